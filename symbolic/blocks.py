@@ -87,7 +87,7 @@ class ShapedAttention(Block):
         self.centre = None if centre is None else _row_stochastic(centre)
         if centre is not None and mask is not None:
             raise ValueError(
-                f"mask={mask!r}: None is needed with a centre, whose zeros are the mask"
+                f"mask must be None with a centre, whose zeros are the mask; got {mask!r}"
             )
         self.output_projection = output_projection
         self.query_bias = parameter("query_bias", query_bias, at_least=0)
@@ -103,8 +103,8 @@ class ShapedAttention(Block):
             self.temperature_power = Rational(-1)
         if self.temperature_power != 0 and self.temperature_power < SMALLEST_POWER:
             raise ValueError(
-                f"temperature_power={temperature_power!r}: 0 or a rational number >= "
-                f"{SMALLEST_POWER} is needed"
+                f"temperature_power must be 0 or a rational number >= {SMALLEST_POWER}; "
+                f"got {temperature_power!r}"
             )
         self.scores = Field("G", self._score_covariance, self._score_moment)
         self.values = Field("N", self._value_covariance)
@@ -136,7 +136,7 @@ class ShapedAttention(Block):
                 [[Rational(int(b in row), len(row)) for b in range(m)] for row in allowed]
             )
         if self.centre.shape != (m, m):
-            raise ValueError(f"centre has shape {self.centre.shape}; ({m}, {m}) is needed")
+            raise ValueError(f"centre must have shape ({m}, {m}); got {self.centre.shape}")
         return algebra.matrix(self.centre.tolist())
 
     def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
@@ -229,7 +229,9 @@ class ShapedMLP(Block):
     def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
         """Return skip lambda^2 V and branch gamma^2 (kernel + N / sqrt n)."""
         if order > 1:
-            raise ValueError(f"order={order}: the MLP is expanded to order 1 of 1/n only")
+            raise ValueError(
+                f"order must be at most 1, as the MLP is expanded to order 1/n only; got {order}"
+            )
         gain = algebra[self.gamma] ** 2
         m = algebra.tokens
         zero = algebra.ring.zero
@@ -297,11 +299,11 @@ def parameter(name: str, value: Any, at_least: int | None = None, positive: bool
         return Symbol(value, real=True) if value.startswith("c_") else Symbol(value, positive=True)
     expression = None if isinstance(value, float) else sympify(value)
     if expression is None or not (expression.is_Symbol or expression.is_Rational):
-        raise ValueError(f"{name}={value!r}: {allowed} is needed")
+        raise ValueError(f"{name} must be {allowed}; got {value!r}")
     if expression.is_Rational and (
         (at_least is not None and expression < at_least) or (positive and expression <= 0)
     ):
-        raise ValueError(f"{name}={value!r}: {allowed} is needed")
+        raise ValueError(f"{name} must be {allowed}; got {value!r}")
     return expression
 
 
@@ -309,7 +311,7 @@ def weight(gamma: Any) -> Expr:
     """Return the weight of a branch, a symbol or a rational number in [0, 1]."""
     expression = parameter("gamma", gamma, at_least=0)
     if expression.is_Rational and expression > 1:
-        raise ValueError(f"gamma={gamma!r}: a symbol or a rational number in [0, 1] is needed")
+        raise ValueError(f"gamma must be a symbol or a rational number in [0, 1]; got {gamma!r}")
     return expression
 
 
@@ -320,7 +322,8 @@ def _row_stochastic(centre: Sequence[Sequence[Any]]) -> Matrix:
         total = expand(sum(matrix.row(row)))
         if matrix.rows != matrix.cols or total != 1:
             raise ValueError(
-                f"centre row {row} of {matrix.cols} entries sums to {total}; 1 is needed"
+                f"centre must be square with rows that sum to 1; row {row} of {matrix.cols} "
+                f"entries sums to {total}"
             )
     return matrix
 

@@ -11,7 +11,7 @@ Mask = None | str | Sequence[Sequence[bool | int]]
 def check_count(name: str, value: object, at_least: int = 1) -> int:
     """Return `value`; raise ValueError unless it is an integer >= `at_least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        raise ValueError(f"{name}={value!r}: an integer >= {at_least} is needed")
+        raise ValueError(f"{name} must be an integer >= {at_least}; got {value!r}")
     return value
 
 
@@ -32,19 +32,19 @@ def allowed_sets(mask: Mask, tokens: int) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(range(tokens)) for _ in range(tokens))
     if isinstance(mask, str):
         if mask != "causal":
-            raise ValueError(f"mask={mask!r}: None, 'causal' or rows of booleans are needed")
+            raise ValueError(f"mask must be None, 'causal' or rows of booleans; got {mask!r}")
         return tuple(tuple(range(row + 1)) for row in range(tokens))
     try:
         rows = [list(row) for row in mask]
     except TypeError:
-        raise ValueError(f"mask={mask!r}: None, 'causal' or rows of booleans are needed") from None
+        raise ValueError(f"mask must be None, 'causal' or rows of booleans; got {mask!r}") from None
     if len(rows) != tokens or any(len(row) != tokens for row in rows):
         shape = (len(rows), *{len(row) for row in rows})
-        raise ValueError(f"mask has shape {shape}; ({tokens}, {tokens}) is needed")
+        raise ValueError(f"mask must have shape ({tokens}, {tokens}); got {shape}")
     if any(entry not in (0, 1) for row in rows for entry in row):
-        raise ValueError("mask has entries that are neither true nor false; booleans are needed")
+        raise ValueError("mask must have boolean entries")
     allowed = tuple(tuple(b for b, entry in enumerate(row) if entry) for row in rows)
     for a, columns in enumerate(allowed):
         if not columns:
-            raise ValueError(f"mask row {a} allows no token; at least one true entry is needed")
+            raise ValueError(f"mask must let each token see a token; row {a} is empty")
     return allowed

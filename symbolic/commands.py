@@ -146,7 +146,9 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
         click.echo(f"\n{limit_or_reason(block)}")
         if tokens is not None:
             if tokens > LARGEST_PRINTED:
-                raise ValueError(f"tokens={tokens}: at most {LARGEST_PRINTED} are printed")
+                raise ValueError(
+                    f"tokens must be at most {LARGEST_PRINTED} to print matrices; got {tokens}"
+                )
             matrices = expand_attention(tokens, order, block.mask, block.identity, block.centring)
             for k, matrix in enumerate(matrices.values()):
                 click.echo(f"\nA_{k}")
@@ -244,9 +246,9 @@ def _print_coverage(notes: Path | None) -> int:
 
 def _layer(block: str, mask: str, options: dict[str, Any]) -> list[Block]:
     if block not in BLOCKS:
-        raise ValueError(f"block={block!r}: one of {', '.join(BLOCKS)} is needed")
+        raise ValueError(f"block must be one of {', '.join(BLOCKS)}; got {block!r}")
     if block == "mlp" and (mask != "full" or _attention_options(options)):
-        raise ValueError("block='mlp': the options of attention are given; leave them out")
+        raise ValueError("the options of attention have no effect with --block mlp")
     attention = _attention(mask, options)
     layers: dict[str, list[Block]] = {
         "attention": [attention],
@@ -264,7 +266,7 @@ def _attention_options(options: dict[str, Any]) -> bool:
 
 def _attention(mask: str, options: dict[str, Any]) -> ShapedAttention:
     if mask not in ("full", "causal"):
-        raise ValueError(f"mask={mask!r}: full or causal is needed")
+        raise ValueError(f"mask must be full or causal; got {mask!r}")
     biases = options.get("biases", False)
     return ShapedAttention(
         mask=None if mask == "full" else mask,

@@ -55,7 +55,7 @@ def attention_series(
     """
     power = Rational(temperature_power)
     if power <= 0:
-        raise ValueError(f"temperature_power={power}: a number > 0 is needed")
+        raise ValueError(f"temperature_power must be positive; got {power}")
     degree = int(Rational(order) // power)
     allowed = allowed_sets(mask, algebra.tokens)
     entries = scores.to_list()

@@ -42,12 +42,10 @@ def array_function(
         raise ValueError("at: coefficients derived at one V are numbers, not functions of V")
     names = [symbol.name for symbol in algebra.parameters]
     if set(names) != set(parameters):
-        raise ValueError(
-            f"parameters={sorted(parameters)}: exactly the names {sorted(names)} are needed"
-        )
+        raise ValueError(f"parameters must be exactly {sorted(names)}; got {sorted(parameters)}")
     for name, value in parameters.items():
         if getattr(value, "requires_grad", False):
-            raise ValueError(f"{name}={value!r}: a number is needed; gradients are in V alone")
+            raise ValueError(f"{name} must be a number, as gradients are in V only; got {value!r}")
     module = import_module(library)
     numbers = {symbol: parameters[symbol.name] for symbol in algebra.parameters}
     of_v = algebra.v_expressions.free_symbols
@@ -78,10 +76,10 @@ def array_function(
         size = algebra.tokens
         if tuple(covariance.shape[-2:]) != (size, size):
             raise ValueError(
-                f"V has shape {tuple(covariance.shape)}; matrices (..., {size}, {size}) are needed"
+                f"V must have shape (..., {size}, {size}); got {tuple(covariance.shape)}"
             )
         if "float" not in str(covariance.dtype):
-            raise ValueError(f"V has entries of type {covariance.dtype}; floats are needed")
+            raise ValueError(f"V must have floating-point entries; got {covariance.dtype}")
         lower = [covariance[..., a, b] for a, b in vech_pairs(algebra.tokens)]
         one = module.ones_like(lower[0])
         numbers = {i: values[i](*lower) for i in used}

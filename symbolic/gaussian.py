@@ -139,7 +139,7 @@ def score_moment(
     inverse = inverse_key_size
     if inverse is None:
         if key_size != oo and sympify(key_size).is_number and not key_size >= 1:
-            raise ValueError(f"key_size={key_size!r}: a number >= 1, a symbol or oo is needed")
+            raise ValueError(f"key_size must be a number >= 1, a symbol or oo; got {key_size!r}")
         inverse = Integer(0) if key_size == oo else 1 / sympify(key_size)
     total = zero
     for rows in pairings(factors):
@@ -234,7 +234,7 @@ def shaped_relu_moment(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
     """
     rho, s_plus, s_minus = sympify(rho), sympify(s_plus), sympify(s_minus)
     if rho.is_number and not -1 <= rho <= 1:
-        raise ValueError(f"rho={rho}: a correlation in [-1, 1] is needed")
+        raise ValueError(f"rho must be in [-1, 1]; got {rho}")
     angle = acos(rho)
     same = half_gaussian_moment(angle)
     opposite = half_gaussian_moment(pi - angle)
@@ -249,7 +249,7 @@ def shaped_relu_kernel(rho: Expr, s_plus: Expr, s_minus: Expr) -> Expr:
     """
     variance = (sympify(s_plus) ** 2 + sympify(s_minus) ** 2) / 2
     if variance == 0:
-        raise ValueError("s_plus=s_minus=0: an activation that is not 0 is needed")
+        raise ValueError("s_plus and s_minus must not both be 0")
     return shaped_relu_moment(rho, s_plus, s_minus) / variance
 
 

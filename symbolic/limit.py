@@ -73,7 +73,7 @@ class Limit:
         index = {pair: k for k, pair in enumerate(vech_pairs(self.tokens))}
         for pair in (first, second):
             if not all(0 <= token < self.tokens for token in pair):
-                raise ValueError(f"pair={pair}: tokens in [0, {self.tokens}) are needed")
+                raise ValueError(f"pair must be two tokens in [0, {self.tokens}); got {pair}")
         i, j = (index[max(pair), min(pair)] for pair in (first, second))
         return self.algebra.entry(self.diffusion_polynomials, i, j).as_expr()
 
@@ -176,7 +176,7 @@ def drift_correction(block: Block, tokens: int, at: Matrix | None = None) -> Cor
         As in `derive`; also if the mean has a term of an order between n^-1 and n^-2.
     """
     if not isinstance(block, Block):
-        raise ValueError(f"block={block!r}: one symbolic block is needed")
+        raise ValueError(f"block must be one symbolic block; got {block!r}")
     algebra = algebra_of([block], tokens, at)
     orders = _mean_increment(_checked_recursion(block, algebra, 2), algebra, 2)
     for power, between in orders.items():
@@ -192,7 +192,7 @@ def blocks_of(layer: Layer) -> list[Block]:
     """Return the blocks of a layer; raise ValueError if it has other entries or none."""
     blocks = list(layer) if isinstance(layer, Sequence) else [layer]
     if not blocks or not all(isinstance(block, Block) for block in blocks):
-        raise ValueError(f"layer={layer!r}: a symbolic block or a sequence of them is needed")
+        raise ValueError(f"layer must be a symbolic block or a sequence of them; got {layer!r}")
     return blocks
 
 
@@ -209,8 +209,8 @@ def algebra_of(
         symmetric = at.shape == (tokens, tokens) and at == at.T
         if not symmetric or not all(e.is_Rational for e in at) or not _is_semidefinite(at):
             raise ValueError(
-                f"at={at.tolist()}: a symmetric positive semidefinite {tokens} x {tokens} matrix "
-                "of rational numbers is needed"
+                f"at must be a symmetric positive semidefinite {tokens} x {tokens} matrix of "
+                f"rational numbers; got {at.tolist()}"
             )
     v = symbolic_covariance(tokens) if at is None else at
     generators = [generator for block in blocks for generator in block.generators(v)]
@@ -228,8 +228,8 @@ def _checked_recursion(block: Block, algebra: Algebra, order: int) -> Recursion:
     recursion = block.recursion(algebra, order)
     if not isinstance(recursion, Recursion):
         raise ValueError(
-            f"the recursion of {type(block).__name__} returned a {type(recursion).__name__}; a "
-            "Recursion is needed"
+            f"the recursion of {type(block).__name__} must return a Recursion; it returned a "
+            f"{type(recursion).__name__}"
         )
     for name in ("skip", "branch"):
         kept = getattr(recursion, name).order

@@ -69,7 +69,7 @@ def term_orders(
     """
     check_count("order", order, at_least=0)
     if order > LARGEST_DEGREE:
-        raise ValueError(f"order={order}: at most {LARGEST_DEGREE} is possible")
+        raise ValueError(f"order must be at most {LARGEST_DEGREE}; got {order}")
     block = ShapedAttention(
         identity=identity, centring=centring, temperature_power=temperature_power
     )

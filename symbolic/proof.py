@@ -156,7 +156,7 @@ def _matrix_of(name: str, statement: Statement, algebra: Algebra, shape: tuple[i
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} is not a matrix of expressions ({error})") from None
     if stated.shape != shape:
-        raise ValueError(f"{name} has shape {stated.shape}; {shape} is needed")
+        raise ValueError(f"{name} must have shape {shape}; got {stated.shape}")
     known = v.free_symbols | {s for g in algebra.ring.symbols for s in g.free_symbols}
     unknown = sorted(stated.free_symbols - known, key=str)
     if unknown:
@@ -231,7 +231,7 @@ def check_at_points(layer: Layer, tokens: int, points: int = 3, seed: int = 0) -
     check_count("points", points)
     if tokens > LARGEST_AT_POINTS:
         raise ValueError(
-            f"tokens={tokens}: at most {LARGEST_AT_POINTS} are possible for a check at points"
+            f"tokens must be at most {LARGEST_AT_POINTS} for a check at points; got {tokens}"
         )
     entries = 0
     for point in range(points):

@@ -58,8 +58,8 @@ class Recursion:
             value = getattr(self, name)
             if not isinstance(value, Series):
                 raise ValueError(
-                    f"{name} is a {type(value).__name__}: a Series is needed (write a multiple as "
-                    "series * element)"
+                    f"{name} must be a Series, with multiples written as series * element; it is a "
+                    f"{type(value).__name__}"
                 )
 
 

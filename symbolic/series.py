@@ -33,7 +33,7 @@ class Series:
         self.terms: dict[Rational, DomainMatrix] = {}
         for power, matrix in sorted((Rational(p), m) for p, m in terms.items()):
             if power < 0:
-                raise ValueError(f"power={power}: a power >= 0 of 1/n is needed")
+                raise ValueError(f"power must be a power >= 0 of 1/n; got {power}")
             if not isinstance(matrix, DomainMatrix):
                 raise ValueError(
                     f"the coefficient of the power {power} is a {type(matrix).__name__}: a matrix "

@@ -78,7 +78,7 @@ def derivative_at_zero(output: Index, *inputs: Index, tokens: Expr | int | None 
         check_tokens(count)
         for index in (output, *inputs):
             if isinstance(index, int) and not 0 <= index < count:
-                raise ValueError(f"index {index}: an integer in [0, {count}) is needed")
+                raise ValueError(f"index must be an integer in [0, {count}); got {index}")
     return _cumulant((output, *inputs), lambda _index: Integer(1) / count)
 
 

@@ -74,11 +74,11 @@ def test_the_series_starts_from_the_centre() -> None:
 
 
 def test_bad_centres_are_refused() -> None:
-    with pytest.raises(ValueError, match="centre row 1 of 2 entries sums to 2/3; 1 is needed"):
+    with pytest.raises(ValueError, match="sum to 1; row 1 of 2 entries sums to 2/3"):
         sy.ShapedAttention(centre=[[1, 0], [Rational(1, 3), Rational(1, 3)]])
-    with pytest.raises(ValueError, match="mask='causal': None is needed with a centre"):
+    with pytest.raises(ValueError, match="mask must be None with a centre"):
         sy.ShapedAttention(mask="causal", centre=[[1, 0], [0, 1]])
-    with pytest.raises(ValueError, match=r"centre has shape \(2, 2\); \(3, 3\) is needed"):
+    with pytest.raises(ValueError, match=r"centre must have shape \(3, 3\); got \(2, 2\)"):
         derive(sy.ShapedAttention(centre=[[1, 0], [0, 1]]), 3)
 
 

@@ -97,7 +97,7 @@ def test_derive_variants(arguments: tuple[str, ...], expected: str) -> None:
     ("arguments", "message"),
     [
         (("--block", "rnn", "--tokens", "2"), "block='rnn': one of attention, mlp, transformer"),
-        (("--block", "attention", "--tokens", "0"), "tokens=0: an integer >= 1 is needed"),
+        (("--block", "attention", "--tokens", "0"), "tokens must be an integer >= 1; got 0"),
         (("--block", "attention", "--tokens", "6"), "derived and proven for at most 5 tokens"),
         (("--block", "attention", "--tokens", "2", "--mask", "banded"), "mask='banded': full or"),
         (("--block", "attention", "--tokens", "2", "--no-centring"), "no limit: the mean of"),
@@ -152,7 +152,10 @@ def test_expand() -> None:
     assert "kills the limit; the centring removes it" in text
     assert "no limit: the mean" in text
     assert run("expand", "--order", "-1")[0] == 2
-    assert "tokens=9: at most 8 are printed" in run("expand", "--order", "1", "--tokens", "9")[1]
+    assert (
+        "tokens must be at most 8 to print matrices; got 9"
+        in run("expand", "--order", "1", "--tokens", "9")[1]
+    )
 
 
 def test_claims() -> None:

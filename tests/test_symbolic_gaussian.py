@@ -130,10 +130,13 @@ def test_the_exact_kernel_by_quadrature() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sy.score_moment([(0, 0), (0, 0)], v, key_size=0), "key_size=0: a number >= 1"),
-        (lambda: sy.shaped_relu_kernel(2, 1, 1), r"rho=2: a correlation in \[-1, 1\] is needed"),
-        (lambda: sy.shaped_relu_kernel(0, 0, 0), "an activation that is not 0 is needed"),
-        (lambda: pairings(-1), "count=-1: an integer >= 0 is needed"),
+        (
+            lambda: sy.score_moment([(0, 0), (0, 0)], v, key_size=0),
+            "key_size must be a number >= 1.*; got 0",
+        ),
+        (lambda: sy.shaped_relu_kernel(2, 1, 1), r"rho must be in \[-1, 1\]; got 2"),
+        (lambda: sy.shaped_relu_kernel(0, 0, 0), "s_plus and s_minus must not both be 0"),
+        (lambda: pairings(-1), "count must be an integer >= 0; got -1"),
     ],
 )
 def test_bad_arguments(call: Callable[[], object], message: str) -> None:

@@ -99,18 +99,21 @@ def test_the_normalisation_is_not_needed_when_the_slopes_cancel() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sy.derive(sy.ShapedAttention(), 0), "tokens=0: an integer >= 1 is needed"),
-        (lambda: sy.derive(sy.ShapedAttention(), 2.0), "tokens=2.0: an integer >= 1"),  # type: ignore[arg-type]
-        (lambda: sy.derive([], 2), r"layer=\[\]: a symbolic block or a sequence"),
-        (lambda: sy.derive("attention", 2), "layer='attention': a symbolic block"),  # type: ignore[arg-type]
-        (lambda: sy.derive(5, 2), "layer=5: a symbolic block"),  # type: ignore[arg-type]
-        (lambda: sy.derive(sy.ShapedMLP, 2), "layer=.*: a symbolic block"),  # type: ignore[arg-type]
-        (lambda: sy.ShapedAttention(mask=5), "mask=5: None, 'causal' or rows of booleans"),  # type: ignore[arg-type]
+        (lambda: sy.derive(sy.ShapedAttention(), 0), "tokens must be an integer >= 1; got 0"),
+        (lambda: sy.derive(sy.ShapedAttention(), 2.0), "tokens must be an integer >= 1.*; got 2.0"),  # type: ignore[arg-type]
+        (lambda: sy.derive([], 2), r"layer must be a symbolic block or a sequence.*; got \[\]"),
+        (lambda: sy.derive("attention", 2), "layer must be a symbolic block.*; got 'attention'"),  # type: ignore[arg-type]
+        (lambda: sy.derive(5, 2), "layer must be a symbolic block.*; got 5"),  # type: ignore[arg-type]
+        (lambda: sy.derive(sy.ShapedMLP, 2), "layer must be a symbolic block"),  # type: ignore[arg-type]
+        (
+            lambda: sy.ShapedAttention(mask=5),
+            "mask must be None, 'causal' or rows of booleans.*; got 5",
+        ),  # type: ignore[arg-type]
         (lambda: sy.derive(sy.ShapedAttention(gamma="V_11"), 2), "V_11, which names an entry of V"),
         (lambda: sy.derive(sy.ShapedAttention(gamma="G_11"), 2), "G_11, which names an entry of V"),
         (
             lambda: sy.derive(sy.ShapedMLP(), 2).diffusion_entry((0, 5), (0, 0)),
-            r"pair=\(0, 5\): tokens in \[0, 2\) are needed",
+            r"pair must be two tokens in \[0, 2\); got \(0, 5\)",
         ),
         (
             lambda: sy.derive(Careless("field"), 2),
@@ -118,42 +121,66 @@ def test_the_normalisation_is_not_needed_when_the_slopes_cancel() -> None:
         ),
         (lambda: sy.derive(Careless("symbol"), 2), "declared in its `generators`"),
         (lambda: sy.derive(Careless("factor"), 2), r"algebra\[...\] makes one"),
-        (lambda: sy.derive(Careless("none"), 2), "returned a NoneType; a Recursion is needed"),
-        (lambda: sy.derive(Careless("matrix"), 2), "branch is a DomainMatrix: a Series is needed"),
+        (lambda: sy.derive(Careless("none"), 2), "must return a Recursion; it returned a NoneType"),
+        (
+            lambda: sy.derive(Careless("matrix"), 2),
+            "branch must be a Series, .* it is a DomainMatrix",
+        ),
         (lambda: sy.derive(Careless("sum"), 2), "cannot be added to a series"),
         (lambda: sy.derive(Careless("coefficient"), 2), "the coefficient of the power 0 is a"),
         (lambda: sy.prove(sy.ShapedAttention(), 6), "tokens=6: polynomials in V are derived and"),
-        (lambda: sy.check_at_points(sy.ShapedAttention(), 13), "tokens=13: at most 12"),
-        (lambda: sy.check_at_points(sy.ShapedAttention(), 2, points=0), "points=0: an integer"),
-        (lambda: sy.ShapedAttention(heads=0), "heads=0: an integer >= 1 is needed"),
-        (lambda: sy.ShapedAttention(gamma=0.5), "gamma=0.5: a symbol or an exact rational"),
-        (lambda: sy.ShapedAttention(tau0=0), "tau0=0: a symbol or an exact rational number > 0"),
-        (lambda: sy.ShapedAttention(mask="upper"), "mask='upper': None, 'causal' or"),
+        (
+            lambda: sy.check_at_points(sy.ShapedAttention(), 13),
+            "tokens must be at most 12.*; got 13",
+        ),
+        (
+            lambda: sy.check_at_points(sy.ShapedAttention(), 2, points=0),
+            "points must be an integer.*; got 0",
+        ),
+        (lambda: sy.ShapedAttention(heads=0), "heads must be an integer >= 1; got 0"),
+        (
+            lambda: sy.ShapedAttention(gamma=0.5),
+            "gamma must be a symbol or an exact rational.*; got 0.5",
+        ),
+        (
+            lambda: sy.ShapedAttention(tau0=0),
+            "tau0 must be a symbol or an exact rational number > 0.*; got 0",
+        ),
+        (lambda: sy.ShapedAttention(mask="upper"), "mask must be None, 'causal' or.*; got 'upper'"),
         (
             lambda: sy.derive(sy.ShapedAttention(mask=MASK), 2),
-            r"mask has shape \(3, 3\); \(2, 2\) is needed",
+            r"mask must have shape \(2, 2\); got \(3, 3\)",
         ),
         (
             lambda: sy.derive(sy.ShapedAttention(), 2, at=Matrix([[1, 2], [3, 1]])),
-            "a symmetric positive semidefinite 2 x 2 matrix of rational numbers is needed",
+            "at must be a symmetric positive semidefinite 2 x 2 matrix of rational numbers",
         ),
         (lambda: sy.drift_correction(sy.ShapedMLP(), 2), "order=2: the MLP is expanded to order 1"),
         (
             lambda: sy.ShapedAttention(gamma=2),
             r"gamma=2: a symbol or a rational number in \[0, 1\]",
         ),
-        (lambda: sy.ShapedAttention(tau0=-1), "tau0=-1: a symbol or an exact rational number > 0"),
-        (lambda: sy.ShapedAttention(query_bias=-5), "query_bias=-5: a symbol or an exact rational"),
-        (lambda: sy.ShapedAttention(key_size=0), "key_size=0: a symbol or an exact rational"),
+        (
+            lambda: sy.ShapedAttention(tau0=-1),
+            "tau0 must be a symbol or an exact rational number > 0.*; got -1",
+        ),
+        (
+            lambda: sy.ShapedAttention(query_bias=-5),
+            "query_bias must be a symbol or an exact rational.*; got -5",
+        ),
+        (
+            lambda: sy.ShapedAttention(key_size=0),
+            "key_size must be a symbol or an exact rational.*; got 0",
+        ),
         (
             lambda: sy.derive(sy.ShapedAttention(), 2, at=Matrix([[1, 2], [2, 1]])),
-            "positive semidefinite 2 x 2 matrix of rational numbers is needed",
+            "positive semidefinite 2 x 2 matrix of rational numbers; got",
         ),
-        (lambda: sy.drift_correction([sy.ShapedMLP()], 2), "one symbolic block is needed"),  # type: ignore[arg-type]
+        (lambda: sy.drift_correction([sy.ShapedMLP()], 2), "block must be one symbolic block"),  # type: ignore[arg-type]
         (lambda: sy.drift_correction(ShortSeries(), 2), "its skip is cut after the power 1"),
         (lambda: sy.derive(RandomSkip(), 2), "heads=2: the skip depends on a field"),
         (lambda: ExplicitHeads(2, output_projection=True), "heads=2: with an output projection"),
-        (lambda: sy.Series({-1: Algebra(1).v}, 1), "power=-1: a power >= 0 of 1/n is needed"),
+        (lambda: sy.Series({-1: Algebra(1).v}, 1), "power must be a power >= 0 of 1/n; got -1"),
         (lambda: Algebra(1)[Symbol("x")], "x is not a polynomial in the generators"),
     ],
 )

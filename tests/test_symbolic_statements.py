@@ -54,7 +54,7 @@ def test_bad_statements_are_refused():
     for statement, message in (
         (lambda v: Symbol("x") * v, "drift contains the symbol x; those of the layer and of V are"),
         (lambda v: Symbol("gamma") * v, "assumptions, such as positive=True, count too"),
-        (lambda v: v[:1, :], r"drift has shape \(1, 2\); \(2, 2\) is needed"),
+        (lambda v: v[:1, :], r"drift must have shape \(2, 2\); got \(1, 2\)"),
         (5, "drift is not a matrix of expressions"),
     ):
         with pytest.raises(ValueError, match=message):
