@@ -77,9 +77,7 @@ class SmoothMLP(Block):
     def recursion(self, algebra: Algebra, order: int = 1) -> Recursion:
         """Return skip lambda^2 V and branch gamma^2 (kernel + N / sqrt n)."""
         if order > 1:
-            raise ValueError(
-                f"order must be at most 1, as the MLP is expanded to order 1/n only; got {order}"
-            )
+            raise ValueError(f"the MLP is expanded to order 1/n only; got order={order}")
         gain, m = algebra[self.gamma] ** 2, algebra.tokens
         kernel = [
             [

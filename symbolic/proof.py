@@ -247,8 +247,8 @@ def check_exact(tokens: int) -> None:
     check_tokens(tokens)
     if tokens > LARGEST_EXACT:
         raise ValueError(
-            f"tokens={tokens}: polynomials in V are derived and proven for at most {LARGEST_EXACT} "
-            f"tokens; exact checks at rational points go up to {LARGEST_AT_POINTS}"
+            f"tokens must be at most {LARGEST_EXACT} for an identity of polynomials in V "
+            f"({LARGEST_AT_POINTS} for exact checks at rational points); got {tokens}"
         )
 
 

@@ -96,7 +96,10 @@ def test_derive_variants(arguments: tuple[str, ...], expected: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--block", "rnn", "--tokens", "2"), "block='rnn': one of attention, mlp, transformer"),
+        (
+            ("--block", "rnn", "--tokens", "2"),
+            "block must be one of attention, mlp, transformer; got 'rnn'",
+        ),
         (("--block", "attention", "--tokens", "0"), "tokens must be an integer >= 1; got 0"),
         (("--block", "attention", "--tokens", "6"), "derived and proven for at most 5 tokens"),
         (("--block", "attention", "--tokens", "2", "--mask", "banded"), "mask='banded': full or"),
@@ -109,7 +112,10 @@ def test_derive_variants(arguments: tuple[str, ...], expected: str) -> None:
         ),
         (("--block", "transformer", "--tokens", "2", "--correction"), "for a single block"),
         (("--block", "mlp", "--tokens", "2", "--correction"), "expanded to order 1"),
-        (("--block", "attention", "--tokens", "2", "--points", "0"), "points=0: an integer >= 1"),
+        (
+            ("--block", "attention", "--tokens", "2", "--points", "0"),
+            "points must be an integer >= 1; got 0",
+        ),
         (("--block", "attention", "--tokens", "2", "--points", "1", "--latex"), "points: with"),
         (
             ("--block", "attention", "--tokens", "2", "--points", "1", "--temperature-power", "1"),

@@ -29,11 +29,11 @@ _FEW = 3
 
 
 def describe(model: Any) -> str:
-    """Return in words what was understood of a model or a configuration.
+    """Describe in words how a model or a configuration was read.
 
-    The text has a paragraph for the embedding, for each different layer with its numbers, and for
-    the final norm, and lists approximations, lists that follow a changed depth, and the fields
-    without influence.
+    The text describes the embedding, each distinct kind of layer with its layer numbers, and the
+    final norm. It then lists approximations, lists that follow a changed depth, and the fields that
+    have no effect.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ class Model:
     approximations
         Where the initialisation is not Gaussian, what it is instead; empty if the law is exact.
     unused
-        Fields of the configuration without influence on the tokens, and unknown ones that are
+        Fields of the configuration that do not affect the tokens, and unknown fields that are
         False, 0 or empty, with their values.
     adapted
         Lists with an entry for each layer that were continued or cut when the depth was changed.

@@ -55,7 +55,7 @@ def model_from_config(config: Any, **changes: Any) -> Model:
     Raises
     ------
     ValueError
-        If the family is not covered, or a field is missing, invalid or not covered; the message
+        If the family is not supported, or a field is missing, invalid or not supported; the message
         names it.
     FileNotFoundError
         If there is no such file.

@@ -43,7 +43,7 @@ _COLUMNS = {
 
 
 def verdict(summary: xr.Dataset, *, table: bool = False, every: int | None = None) -> str:
-    """Return in words what depth does to the tokens: rank, cosines, norms and attention.
+    """Describe in words what depth does to the tokens: rank, cosines, norms and attention.
 
     All numbers are medians over samples.
 
@@ -55,8 +55,8 @@ def verdict(summary: xr.Dataset, *, table: bool = False, every: int | None = Non
         Whether a table by layer comes first, with a median and the 5 and 95 % quantiles in each
         cell.
     every
-        Distance of two rows of the table; by default all layers up to 20, else 16 evenly spaced
-        rows.
+        Number of layers between two rows of the table; by default all of up to 20 layers are shown,
+        otherwise 16 evenly spaced ones.
 
     Raises
     ------

@@ -74,10 +74,10 @@ Project = Callable[[Tensor, int], Tensor]
 class Block(ABC):
     """A residual block ``X' = lambda X + gamma * branch(X)``.
 
-    Subclasses are frozen dataclasses whose fields are plain data: a result stores them and can be
-    run again from them. lambda is the field `skip` if it exists and is not None, and
-    sqrt(1 - gamma^2) otherwise. `fixed` names numerical fields that the descriptions do not take
-    from `p`: they neither change with depth nor have derivatives.
+    Subclasses are frozen dataclasses whose fields are plain data: a result stores them, so that it
+    can be reproduced from them. lambda is the field `skip` if it exists and is not None, and sqrt(1
+    - gamma^2) otherwise. `fixed` names numerical fields that the descriptions do not take from `p`:
+    they neither change with depth nor have derivatives.
     """
 
     if TYPE_CHECKING:  # a field, a class attribute or a property
@@ -208,7 +208,7 @@ def _plain_field(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A repeating pattern of K layers: layer l has the blocks of entry l modulo K.
+    """A repeating pattern of K layers: layer l consists of the blocks of entry l modulo K.
 
     In the limit the layers of a pattern share the time, each with weight 1 / K.
 

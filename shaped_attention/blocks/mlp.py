@@ -109,7 +109,7 @@ class ShapedMLP(Block):
         `shaped_attention.numerics.primitives`. The default, "relu", is the shaped ReLU.
     scale
         a > 0, or a `Schedule`, for s(x) = r (phi(x / r) - phi(0)), r = a sqrt n. None for phi
-        itself, which has a chain and no limit.
+        itself, which has an exact chain but no limit.
     hidden
         Number d of hidden units at every width; None for `hidden_ratio` times the width.
     hidden_ratio

@@ -71,8 +71,8 @@ class Parallel(Block):
     Parameters
     ----------
     branches, blocks
-        At least two blocks, not normalised and without a `skip` of their own (None, or 0, with
-        which gamma may exceed 1), as arguments or as a list, which may be named `blocks`.
+        At least two blocks, given as arguments or as a list, which may be named `blocks`. They must
+        not be normalised, and their own `skip` must be None, or 0, with which gamma may exceed 1.
     skip
         Weight of the skip connection; None for sqrt(1 - sum of gamma^2).
 

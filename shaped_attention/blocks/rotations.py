@@ -128,7 +128,8 @@ class Rope:
     factor
         Number by which the angles of a base are divided ("linear" scaling in configurations).
     attention_factor
-        Factor of the rotated columns of queries and keys, whose part of the logits has its square.
+        Factor of the rotated columns of queries and keys; their part of the logits is multiplied by
+        its square.
     original_max_position_embeddings
         Largest number of tokens that these angles are for; None for any number.
     angles

@@ -56,9 +56,9 @@ def layer_of(result: xr.Dataset, *, trust: Sequence[str] = ()) -> list[Block] | 
 def save(result: xr.Dataset, path: str | Path) -> Path:
     """Write a Dataset to a netCDF file (``.nc``) or a Zarr store (``.zarr``).
 
-    A draft next to `path` is moved into place at the end, so a failure leaves no partial file. An
-    existing file is replaced. The file keeps checksums of all variables and of the attributes,
-    which `load` verifies.
+    The file is written next to `path` and moved into place at the end, so that a failure leaves no
+    partial file. An existing file is replaced. The file stores checksums of all variables and of
+    the attributes, which `load` verifies.
 
     Raises
     ------

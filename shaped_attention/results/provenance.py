@@ -153,7 +153,7 @@ def plain(value: object) -> Any:
 
 
 def specification(result: xr.Dataset) -> dict[str, Any]:
-    """Return the arguments of the call that made a result, as plain data.
+    """Return the arguments of the call that produced a result, as plain data.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def _plain_call(result: xr.Dataset, trust: Collection[str]) -> tuple[Result, dic
 
 
 def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -> xr.Dataset:
-    """Repeat the call that made a result, with `changes` to its arguments.
+    """Repeat the call that produced a result, with `changes` to its arguments.
 
     Without changes the result is bit-identical on the same kind of machine with the same versions
     of the packages; a UserWarning names versions that differ from the record. The stored times of a
@@ -252,7 +252,7 @@ def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -
         Dataset of a public function, which may come from a file.
     trust
         Modules from which classes and functions that the record names may be imported, besides this
-        package; see the page *Security*. What this process itself recorded needs none.
+        package; see the page *Security*. What this process itself recorded does not need it.
     changes
         Arguments by name, in place of those recorded.
 

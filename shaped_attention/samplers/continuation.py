@@ -32,8 +32,8 @@ def continue_run(
 ) -> xr.Dataset:
     """Continue a run to a later time.
 
-    The random numbers of a path depend on the step alone, so the result is bit-identical to the end
-    of the longer run.
+    The random numbers of a path depend only on the step, so the result is bit-identical to the end
+    of one longer run.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class Explanation:
 
 
 def explain(layer: Layer, tokens: int = 4, width: int = 256, program: bool = False) -> Explanation:
-    """Describe what runs the network, chain, limit and coupling of a layer, and why.
+    """Describe which code runs the network, chain, limit and coupling of a layer, and why.
 
     Parameters
     ----------

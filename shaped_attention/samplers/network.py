@@ -160,7 +160,7 @@ def simulate_network(
     columns starts in this way, with the Gram v0.
 
     Parameters, result and errors are those of `shaped_attention.simulate_chain`. The cost of a
-    layer grows like n^2 (one normal per weight).
+    layer grows like n^2, with one normal random number per weight.
     """
     check_count("width", width)
     check_count("depth", depth)

@@ -42,7 +42,7 @@ def pathwise(
 ) -> Float[Tensor, "sample m m"]:
     """Sample the final covariances of the chain or of the limit, differentiable by torch.
 
-    They agree to rounding with those of `simulate_chain` (with `width` and `depth`) or of
+    They agree up to rounding with those of `simulate_chain` (with `width` and `depth`) or of
     `integrate_sde` with ``method="direct"`` (with `horizon` and `step`) at the same seed. Automatic
     differentiation keeps every step of every sample in memory.
 

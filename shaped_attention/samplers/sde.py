@@ -56,10 +56,10 @@ def integrate_sde(
         Length of a step, positive; the horizon must be a multiple of it. The clock takes shorter
         steps where superlinear terms change V quickly.
     method
-        "clock" for steps that shrink with the state, by a predictor and a corrector; "torchsde" for
-        Euler steps of fixed length by torchsde, or "direct" for the same steps without it,
-        bit-identical and faster. None, the default, is the clock where paths can explode and
-        torchsde elsewhere.
+        "clock" for adaptive steps, which become shorter as V grows, with a predictor and a
+        corrector; "torchsde" for Euler steps of fixed length by torchsde, or "direct" for the same
+        steps without it, bit-identical and faster. None, the default, is the clock where paths can
+        explode and torchsde elsewhere.
 
     Returns
     -------

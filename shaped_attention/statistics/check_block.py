@@ -43,14 +43,14 @@ _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
 def check_block(
     block: Block, v0: ArrayLike, *, width: int | None = None, samples: int = 2000, seed: int = 0
 ) -> BlockReport:
-    """Check whether the descriptions of a block agree with each other.
+    """Check whether branch, root and limit of a block agree with each other.
 
     It compares networks with real weights with the chain, one wide layer with drift and diffusion,
     what the clock uses with what is derived from drift and noise, and derivatives of paths with
     differences. It tests whether the law depends on the means of the tokens, whether the block
     inherits what it should declare, whether parameters outside their ranges are refused, and
-    whether its descriptions can be traced. What it cannot know is whether `branch` is the model
-    that was meant: `symbolic` and exact laws show that.
+    whether its functions can be traced. It cannot know whether `branch` is the intended model;
+    compare with `symbolic` and exact laws for that.
 
     Parameters
     ----------

@@ -169,9 +169,9 @@ def expectation(
     Parameters
     ----------
     layer, v0, horizon, seed, radius, device
-        As in `shaped_attention.integrate_sde`. A path stops at the first grid time with
-        |V| >= radius, and f is evaluated there. Extrapolation and bias rely on weak order 1, which
-        is lost to the extent that paths stop (`stopped`), of which a warning tells.
+        As in `shaped_attention.integrate_sde`. A path stops at the first grid time with |V| >=
+        radius, and f is evaluated there. Extrapolation and bias rely on weak order 1, which is lost
+        to the extent that paths stop (`stopped`), which is reported by a warning.
     observable
         Lipschitz function f, as in `shaped_attention.rare_event`, with finite values. A function
         may be called from several threads.
@@ -212,7 +212,8 @@ def expectation(
     Warns
     -----
     UserWarning
-        If paths reached the radius, or the first samples let expect more than a minute.
+        If paths reached the radius, or the first samples suggest that the call takes more than a
+        minute.
     """
     began = time.perf_counter()
     check_limit(layer)

@@ -88,10 +88,10 @@ def rare_event(
 ) -> xr.Dataset:
     """Estimate the probability that an observable reaches a level, by multilevel splitting.
 
-    Paths that come closest to the level are continued several times with new random numbers
-    (Cérou and Guyader, Stochastic Analysis and Applications 25, 2007). The estimator is unbiased
-    (Bréhier, Gazeau, Goudenège, Lelièvre and Rousset, Annals of Applied Probability 26, 2016).
-    Its cost grows with the logarithm of 1 / P: 10^-9 takes about 10^4 paths in each run of 1000
+    Paths that come closest to the level are continued several times with new random numbers (Cérou
+    and Guyader, Stochastic Analysis and Applications 25, 2007). The estimator is unbiased (Bréhier,
+    Gazeau, Goudenège, Lelièvre and Rousset, Annals of Applied Probability 26, 2016). Its cost grows
+    with the logarithm of 1 / P: a probability of 10^-9 takes about 10^4 paths in each run of 1000
     replicas, for a relative standard deviation of about 15 %.
 
     Parameters
@@ -132,7 +132,7 @@ def rare_event(
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
     estimator
-        "splitting"; "plain", for events at the end that are not rare; None for what takes less
+        "splitting"; "plain", for events at the end that are not rare; None for whichever takes less
         time.
 
     Returns

@@ -25,11 +25,11 @@ def extend_sweep(
 ) -> Sweep:
     """Extend the sweep of a store to more samples, further values on its axes, or both.
 
-    Nothing is drawn: `resume_sweep` draws what is missing. The samples of each cell are then
+    Nothing is run: `resume_sweep` runs what is missing. The samples of each cell are then
     bit-identical to those in a new store of the larger sweep with the same `block`. If the last
-    block was smaller than `block`, more samples enlarge it: its samples are deleted at once, to be
-    drawn again. The extension is complete or absent,
-    whenever the process dies. A Dataset opened before must be opened again.
+    block was smaller than `block`, more samples enlarge it: its samples are deleted at once, and
+    computed anew later. Whenever the process dies, the extension is either complete or absent. A
+    Dataset opened before must be opened again.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def run_sweep(
     Parameters
     ----------
     sweep
-        The sweep, or the path of its TOML file. The store accepts no other sweep.
+        The sweep, or the path of its TOML file. A store that holds another sweep is rejected.
     path
         Folder of the store, which is created or continued.
     engine
@@ -55,7 +55,7 @@ def run_sweep(
         same type of device, it does not change the results.
     retries
         Number of further attempts at a unit that raises an error, or whose worker dies while it
-        runs alone. The unit is then given up, and the store records its error.
+        runs alone. The unit is then abandoned, and the store records its error.
     progress
         Whether to show a bar; by default if the standard error stream is a terminal.
     accept_changed_code
@@ -64,8 +64,8 @@ def run_sweep(
         the versions of NumPy, SciPy, PyTorch, Numba and torchsde. A difference raises StoreError
         unless it is accepted. The store then records it with the number of older units.
     seconds
-        Time limit of this run; by default `seconds` of the sweep. No unit starts that is expected
-        to end more than a tenth later.
+        Time limit of this run; by default `seconds` of the sweep. No unit starts if it is expected
+        to end more than 10 % later.
 
     Returns
     -------
@@ -148,8 +148,8 @@ def resume_sweep(path: str | Path, *, trust: Sequence[str] = (), **options: Any)
     path
         Folder of the store.
     trust
-        Modules of layer functions 'module:function' that the store may name. Reading a store calls
-        none; to continue it does.
+        Modules of layer functions 'module:function' that the store may name. Continuing a store
+        calls these functions; reading it does not.
     options
         Of `run_sweep`.
 

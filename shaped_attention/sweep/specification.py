@@ -53,17 +53,17 @@ class Sweep(Grid):
     device, dtype
         As in the samplers.
     target
-        Precision at which a cell stops early; None draws all `samples`.
+        Precision at which a cell stops early; None for all `samples`.
     seconds
         Seconds after which a run starts no further units; None for no limit.
     written
-        Whether the sweep is read from a store. Its cells are then not looked at, because this was
-        done when the store was made, and might run code that the store names.
+        Whether the sweep is read from a store. Its cells are then not checked, because this was
+        done when the store was made, and checking might run code that the store names.
 
     Raises
     ------
     SweepFaultsError
-        If the sweep has faults, with all of them.
+        If the sweep has faults; the error lists all of them.
     """
 
     _: KW_ONLY

@@ -58,13 +58,13 @@ _SPACES: dict[str, Callable[..., NDArray[np.float64]]] = {
 def read_sweep(path: str | Path) -> Sweep:
     """Read a sweep from a TOML file.
 
-    Its tables `fixed` and `axes` have the parameters of `Sweep`; `layer` is required. An axis is a
-    list, ``{linspace = [first, last, number]}``, or `logspace` with the ends themselves (not their
-    logarithms). `fixed.covariance` and `fixed.token_file` may name a file (see
+    Its tables `fixed` and `axes` contain the parameters of `Sweep`; `layer` is required. An axis is
+    a list, ``{linspace = [first, last, number]}``, or `logspace` with the ends themselves (not
+    their logarithms). `fixed.covariance` and `fixed.token_file` may name a file (see
     `shaped_attention.read_covariance`, `read_tokens`), and `fixed.config` a config.json or its
-    folder, relative to the sweep's own. The other
-    entries are `samplers`, `samples`, `block`, `seed`, `keep`, `observables`, `fractions`,
-    `device`, `dtype`, `seconds`, and the table `target`.
+    folder, relative to the sweep's own. The other entries are `samplers`, `samples`, `block`,
+    `seed`, `keep`, `observables`, `fractions`, `device`, `dtype`, `seconds`, and the table
+    `target`.
 
     Raises
     ------

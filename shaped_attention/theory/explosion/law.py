@@ -215,7 +215,8 @@ def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
     Raises
     ------
     ValueError
-        If the layer has no limit, or neither a law nor bounds are known; the text has the reason.
+        If the layer has no limit, or neither a law nor bounds are known; the message gives the
+        reason.
 
     Examples
     --------
