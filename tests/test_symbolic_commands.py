@@ -101,8 +101,11 @@ def test_derive_variants(arguments: tuple[str, ...], expected: str) -> None:
             "block must be one of attention, mlp, transformer; got 'rnn'",
         ),
         (("--block", "attention", "--tokens", "0"), "tokens must be an integer >= 1; got 0"),
-        (("--block", "attention", "--tokens", "6"), "derived and proven for at most 5 tokens"),
-        (("--block", "attention", "--tokens", "2", "--mask", "banded"), "mask='banded': full or"),
+        (("--block", "attention", "--tokens", "6"), "tokens must be at most 5"),
+        (
+            ("--block", "attention", "--tokens", "2", "--mask", "banded"),
+            "mask must be full or causal",
+        ),
         (("--block", "attention", "--tokens", "2", "--no-centring"), "no limit: the mean of"),
         (("--block", "attention", "--tokens", "2", "--no-identity"), "no limit: the mean of"),
         (("--block", "attention", "--tokens", "2", "--temperature-power", "0"), "no limit: with"),
@@ -122,8 +125,8 @@ def test_derive_variants(arguments: tuple[str, ...], expected: str) -> None:
             "points: there is no closed form to compare with",
         ),
         (("--block", "attention", "--tokens", "2", "--temperature-power", "1/0"), "a rational"),
-        (("--block", "mlp", "--tokens", "2", "--heads", "2"), "block='mlp': the options of"),
-        (("--block", "mlp", "--tokens", "2", "--mask", "causal"), "block='mlp': the options of"),
+        (("--block", "mlp", "--tokens", "2", "--heads", "2"), "no effect with --block mlp"),
+        (("--block", "mlp", "--tokens", "2", "--mask", "causal"), "no effect with --block mlp"),
     ],
 )
 def test_bad_arguments_exit_with_two(arguments: tuple[str, ...], message: str) -> None:
