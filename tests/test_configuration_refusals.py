@@ -33,7 +33,8 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
      f"config has clip_qkv=8.0, {NOT_COVERED}"),
     ({"num_key_value_heads": 3}, "config.num_attention_heads must be a multiple of 3, .*; got 4"),
     ({"num_attention_heads": 6},
-     "config.hidden_size must be a multiple of the 6 heads where there is no head_dim; got 64"),
+     "config.num_attention_heads must be a divisor of hidden_size=64 where there is no head_dim; "
+     "got 6"),
     ({"head_dim": 15}, "config.head_dim, partial_rotary_factor must be such that .*; got 15"),
     ({"initializer_range": 0}, "config.initializer_range must be positive and finite; got 0"),
     ({"rms_norm_eps": float("inf")}, "config.rms_norm_eps must be finite and >= 0; got inf"),
@@ -136,7 +137,7 @@ FIELDS: list[tuple[dict[str, Any], str]] = [
      "parallel_attn must be true if new_decoder_architecture is; got False"),
     ({"model_type": "gptj", "rotary_dim": 32}, "rotary_dim must be even and at most 16, .*got 32"),
     ({"model_type": "gptj"}, "no field rotary_dim"),
-    ({"model_type": "gpt_neox", "hidden_size": 66}, "a multiple of the 4 heads; got 66"),
+    ({"model_type": "gpt_neox", "hidden_size": 66}, "a divisor of hidden_size=66; got 4"),
     ({"model_type": "gpt_neox", "hidden_act": "quick_gelu"}, "hidden_act must be .*quick_gelu"),
     ({"model_type": "gpt_neox", "rotary_pcd": 0.5}, "config has rotary_pcd=0.5, which"),
     *(
@@ -163,6 +164,13 @@ def test_families_are_listed_in_alphabetical_order():
 GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16} | {
     "vocab_size": 64
 }
+
+
+def test_heads_that_do_not_divide_the_width_are_named_as_the_configuration_names_them():
+    message = r"config\.n_head must be a divisor of n_embd=32; got 7$"
+    for change in ({"n_head": 7}, {"num_attention_heads": 7}):
+        with pytest.raises(ValueError, match=message):
+            sa.model_from_config(GPT2, **change)
 
 
 def test_a_change_by_another_name_of_the_size_is_a_change():

@@ -6,10 +6,14 @@ import re
 import sys
 from pkgutil import resolve_name
 
+import click
+import numba
 import pytest
+from click.testing import CliRunner
 
 import shaped_attention as sa
 from shaped_attention import sphere
+from shaped_attention.commands.options import COMPILING, progress_option
 from shaped_attention.figures.paper import beyond
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
@@ -112,3 +116,16 @@ def test_the_bar_of_a_run_that_goes_on_ends_at_100_percent(sampler, capsys):
     sa.continue_run(first, depth=10, progress=True)
     last = re.findall(r"(\d+)%\|.*?(\S+)/(\S+) \[", capsys.readouterr().err)[-1]
     assert last == ("100", "42.0", "42.0")
+
+
+@pytest.mark.parametrize("option", ["--progress", "--no-progress"])
+def test_compilation_is_announced_once_where_progress_is_shown(option):
+    @click.command()
+    @progress_option
+    def compiles(progress):
+        for k in range(2):
+            numba.njit(lambda x: x + 1)(k)
+
+    shown = CliRunner().invoke(compiles, [option])
+    assert shown.exit_code == 0, shown.output
+    assert shown.stderr == (f"{COMPILING}\n" if option == "--progress" else "")

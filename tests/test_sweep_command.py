@@ -217,6 +217,9 @@ def test_units_given_up_are_reported(tmp_path):
     assert "6 units were abandoned" in output
     status = invoke("status", store)
     assert "6 of 12 units" in status
+    ends = "of 4 cells, counted once for each sampler: 2 have all their samples, 2 were given up"
+    assert ends in output
+    assert ends in status
     unit = "chain, fault=raise, rho=0.1, block 0"
     assert f"abandoned: {unit}: RuntimeError: this unit always fails" in status
     sentence = "chain: it fails at fault='raise', rho=0.1 (RuntimeError: this unit always fails)"

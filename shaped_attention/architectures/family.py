@@ -171,11 +171,12 @@ class Family:
         keys = None if self.kv_heads is None else self.kv_heads(fields, heads)
         if keys is not None and heads % keys:
             what = f"a multiple of {keys}, the number of heads of keys and values"
-            raise field_error("num_attention_heads", what, heads)
+            raise field_error(fields.known_as(*HEADS), what, heads)
         named = self.head_size and fields.get("head_dim") is not None
         if not named and width % heads:
             without = " where there is no head_dim" if self.head_size else ""
-            raise field_error("hidden_size", f"a multiple of the {heads} heads{without}", width)
+            what = f"a divisor of {fields.known_as(*WIDTHS)}={width}{without}"
+            raise field_error(fields.known_as(*HEADS), what, heads)
         size = fields.count("head_dim") if named else width // heads
         return Sizes(width, fields.count(*DEPTHS), heads, keys, size, fields.number(*self.std))
 

@@ -105,7 +105,7 @@ class Fields:
         """
         self._read.update(names)
         present = {x: self.values[x] for x in names if self.values.get(x) is not None}
-        name = next(iter(present), names[0])
+        name = self.known_as(*names)
         for other, value in present.items():
             if value != present[name]:
                 raise field_error(other, f"equal to {name}={present[name]!r}", value)
@@ -114,6 +114,10 @@ class Fields:
         if isinstance(count, bool) or not isinstance(count, int) or count < lowest:
             raise field_error(name, requirement, count)
         return count
+
+    def known_as(self, *names: str) -> str:
+        """Return the first of several names that the configuration uses, else the first of all."""
+        return next((x for x in names if self.values.get(x) is not None), names[0])
 
     def flag(self, name: str, default: bool) -> bool:
         """Return True or False."""

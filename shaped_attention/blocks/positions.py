@@ -18,6 +18,7 @@ from shaped_attention.checks import (
     check_count,
     check_not_masked,
     real_array,
+    suggestion,
     with_types,
 )
 
@@ -208,7 +209,8 @@ def checked_mask(mask: Any) -> Mask:
         raise argument_error("mask", kinds, mask) from None
     check_not_masked(mask, "mask")
     if array.ndim == 0:
-        raise argument_error("mask", kinds, mask)
+        near = suggestion(mask, ("causal", "local")) if isinstance(mask, str) else ""
+        raise ValueError(f"{argument_error('mask', kinds, mask)}{f' ({near})' if near else ''}")
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
         raise ValueError(f"mask must have shape (m, m) for m tokens; got {array.shape}")
     if array.dtype != np.bool_:

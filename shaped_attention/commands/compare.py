@@ -19,7 +19,6 @@ from shaped_attention.commands.options import (
     Choice,
     check_new,
     device_option,
-    figures_option,
     optional_figure,
     overwrite_option,
     progress_option,
@@ -85,7 +84,8 @@ _OPTIONS = [
     click.option("--dtype", type=Choice(["float64", "float32"]), default="float64",
                  help="Floating-point precision."),
     click.option("--memory", default=2.0, metavar="GIB", help="Memory for working arrays, in GiB."),
-    figures_option,
+    click.option("--figures", type=click.Path(path_type=Path), help=HELP["figures"],
+                 show_default="the folder for the data"),
     click.option("--results", type=click.Path(path_type=Path), default=Path("results"),
                  help=HELP["results"]),
     overwrite_option,
@@ -99,7 +99,7 @@ _OPTIONS = [
 def compare_command(
     context: click.Context,
     /,
-    figures: Path,
+    figures: Path | None,
     results: Path,
     tokens: int | None,
     token_file: Path | None,
@@ -136,8 +136,9 @@ def compare_command(
     )
     asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": _bytes(memory)}
     study.check_study(layer, v0, **asked)
-    check_writable(figures, "figures")
     check_writable(results, "results")
+    if figures is not None:
+        check_writable(figures, "figures")
     check_new(results / "comparison.json", "another folder with --results", overwrite)
     width, depth = options["width"], options["depth"]
     click.echo(f"V_0: {origin}; m = {len(v0)}, mean diagonal {raw:.4g}", nl=False)
@@ -153,7 +154,7 @@ def compare_command(
     title = f"{origin}, n = {width}, L = {depth}; the most correlated pair of tokens"
     written = study.write_study(results_of, tables, results)
     with optional_figure(written):
-        written += study.draw_study(results_of, figures, labels, title)
+        written += study.draw_study(results_of, figures or results, labels, title)
 
 
 _LAYER_OPTIONS = ("gamma", "tau0", "heads", "output_projection", "key_size", "query_bias",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,7 +147,32 @@ results_option = click.option(
     help=f"{HELP['results']}  [default: data are not saved]",
 )
 
-progress_option = click.option("--progress/--no-progress", default=None, help=HELP["progress"])
+
+def _announced(context: click.Context, _: click.Parameter, progress: bool | None) -> bool | None:
+    """Say on the error stream when kernels are compiled, where progress is shown."""
+    if sys.stderr.isatty() if progress is None else progress:
+        from numba.core import event
+
+        class Compiling(event.Listener):  # type: ignore[misc]
+            said = False
+
+            def on_start(self, event: event.Event) -> None:
+                if not self.said:
+                    click.echo(COMPILING, err=True)
+                self.said = True
+
+            def on_end(self, event: event.Event) -> None:
+                pass
+
+        context.with_resource(event.install_listener("numba:compile", Compiling()))
+    return progress
+
+
+COMPILING = "compiling kernels, which later runs load from a cache ..."
+
+progress_option = click.option(
+    "--progress/--no-progress", default=None, help=HELP["progress"], callback=_announced
+)
 
 seed_option = click.option("--seed", default=0, help=HELP["seed"])
 

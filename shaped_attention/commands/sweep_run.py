@@ -16,7 +16,7 @@ import click
 
 from shaped_attention.commands.interrupts import interrupts
 from shaped_attention.commands.options import INCOMPLETE, progress_option, with_options
-from shaped_attention.commands.sweep_state import resuming, store_argument
+from shaped_attention.commands.sweep_state import endings, resuming, store_argument
 
 if TYPE_CHECKING:
     from shaped_attention.sweep.engines import Engine
@@ -111,11 +111,8 @@ def _run(sweep: Sweep, store: Path, received: list[int], **options: Any) -> None
     if not quiet:
         from shaped_attention.progress import duration
 
-        reasons = ", ".join(f"{count} by {name}" for name, count in sorted(report.reasons.items()))
-        click.echo(
-            f"{report.finished} units in {store} after {duration(report.seconds)}; "
-            f"cells and samplers ended: {reasons}"
-        )
+        click.echo(f"{report.finished} units in {store} after {duration(report.seconds)}; "
+                   f"{endings(report.reasons)}")  # fmt: skip
         if report.failed:
             click.echo(
                 f"{report.failed} units were abandoned; for the reasons: "

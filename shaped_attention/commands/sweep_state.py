@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,21 @@ def resuming(sweep: Sweep, store: Path) -> str:
     modules = sorted({layer.partition(":")[0] for layer in sweep.layers if ":" in layer})
     trusted = [f"--trust {module}" for module in modules]
     return " ".join(["shaped-attention sweep resume", shlex.quote(str(store)), *trusted])
+
+
+_ENDS = {
+    "samples": "have all their samples",
+    "target": "reached the target",
+    "time": "wait for a later run",
+    "failed": "were given up",
+}
+"""Why a cell takes no more samples in a run, in words."""
+
+
+def endings(reasons: Mapping[str, int]) -> str:
+    """Return in words how many cells ended for which reason."""
+    counts = ", ".join(f"{reasons[why]} {words}" for why, words in _ENDS.items() if why in reasons)
+    return f"of {sum(reasons.values())} cells, counted once for each sampler: {counts}"
 
 
 @click.command()
@@ -81,8 +97,7 @@ def status(store: Path, traceback: bool, as_json: bool) -> None:
         click.echo(f"code changed after {record['units']} units, at {record['time']}: "
                    f"{'; '.join(record['changed'])}")  # fmt: skip
     if reasons:
-        ended = ", ".join(f"{count} by {why}" for why, count in reasons.items())
-        click.echo(f"cells and samplers ended: {ended}")
+        click.echo(endings(reasons))
     for failure in given_up:
         point = ", ".join(f"{name}={value}" for name, value in failure["cell"].items())
         click.echo(f"abandoned: {failure['sampler']}, {point}, block {failure['block']}: "

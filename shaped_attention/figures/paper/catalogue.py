@@ -153,11 +153,47 @@ FIGURES: dict[str, Recipe] = {
         },
         small={"gammas": (0.6,), "tau0s": (0.5,), "widths": (16, 32), "samples": 30},
     ),
+    "collapse": _recipe(
+        "collapse:figure_collapse",
+        "collapse:collapse_panels",
+        "Mean cosine of two tokens by layer at initialisation: the law that a configuration "
+        "predicts, models made by transformers, and the same sizes with shaped attention.",
+        r"Tokens of untrained transformers align layer by layer; with shaped attention they do not",
+        options={
+            "models": Option(
+                "Names of shipped configurations, or llama-WIDTH.",
+                ("gpt2", "llama-1024"),
+                tuple[str, ...],
+            ),
+            "tokens": 64,
+            "samples": Option("Number of samples of each law.", 32),
+            "networks": Option("Number of models made by transformers.", 8),
+        },
+        small={"models": ("llama-64",), "tokens": 3, "samples": 10, "networks": 2},
+        takes="About two minutes.",
+    ),
+    "widths": _recipe(
+        "collapse:figure_widths",
+        "collapse:width_panels",
+        "Mean cosine of two tokens after the 32 layers of a Llama, against its width and its "
+        "initializer_range.",
+        r"A Llama collapses where initializer_range $\times\ \sqrt{\mathrm{width}}$ is below 1",
+        options={
+            "widths": Option("Widths of the models.", (256, 512, 1024, 2048, 4096)),
+            "ranges": Option("Values of initializer_range.", (0.01, 0.02, 0.04)),
+            "tokens": 32,
+            "samples": 10,
+        },
+        small={"widths": (64, 128), "ranges": (0.02, 0.1), "tokens": 3, "samples": 10},
+        takes="About three minutes.",
+    ),
     "models": _recipe(
         "models:figure_models",
         "models:model_curves",
-        "Public models at initialisation: cosine and effective rank of 64 tokens by layer.",
-        r"Public models at initialisation; grey: the same depths and widths with shaped attention",
+        "Ten public configurations at the library's default initialisation: cosine and effective "
+        "rank of 64 tokens by layer.",
+        r"At the library's default initialisation some models lose the rank of their tokens, "
+        "others keep it",
         options={
             "models": Option(
                 "Names of shipped configurations.  [default: all]", None, tuple[str, ...]

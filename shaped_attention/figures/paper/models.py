@@ -1,4 +1,4 @@
-"""Public models at their real depth and width, and the same sizes with shaped attention."""
+"""Shipped configurations at their real depth and width, and their twins with shaped attention."""
 
 from __future__ import annotations
 
@@ -25,15 +25,13 @@ from shaped_attention.architectures.reading import model_from_config
 from shaped_attention.architectures.simulate import simulate_model
 from shaped_attention.blocks import ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import Pattern
-from shaped_attention.figures.panels import COLORS, Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
 
 GAMMA = 8**-0.5
 """Weight of the shaped branches, as in the figure of shaped transformers of the paper."""
-
-KINDS = ("as configured", "shaped")
 
 _DRAWN = {"cosine": "mean cosine of two tokens", "effective_rank": "effective rank of {} tokens"}
 
@@ -46,38 +44,32 @@ def figure_models(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Public models at initialisation: cosine and effective rank of 64 tokens by layer.
+    """Cosine and effective rank of 64 tokens by layer, at the library's default initialisation.
 
-    Returns `cosine` and `effective_rank` (kind, model, position, level), NaN beyond the last layer
-    of a model, for the shipped configurations, and for the same depths, widths, heads, groups of
-    heads and masks with shaped attention and shaped MLPs, gamma = 1/sqrt 8, from the same tokens at
-    mean square 1. The tokens of a BERT share the row of their type, so that it and its twin start
-    at a cosine of 1/3.
+    Returns `cosine` and `effective_rank` (model, position, level) for the shipped configurations,
+    NaN beyond the last layer of a model. The tokens of a BERT share the row of their type, so that
+    they start at a cosine of 1/3.
     """
     names = list(shipped_configurations() if models is None else models)
     known = {name: model_from_config(name) for name in names}
-    cells = [(kind, name) for kind in KINDS for name in names]
     longest = 1 + max(model.depth for model in known.values())
-    values = np.full((2, len(cells), longest, len(LEVELS)), np.nan)
-    for k, (kind, name) in enumerate(progress_bar("models", progress, cells)):
-        model = known[name] if kind == KINDS[0] else shaped(known[name])
+    values = np.full((len(_DRAWN), len(names), longest, len(LEVELS)), np.nan)
+    for k, (name, model) in enumerate(progress_bar("models", progress, list(known.items()))):
         summary = model_summary(
             simulate_model(
                 model, tokens, samples=samples, keep=LAYER_NUMBERS, entropy=False,
                 accept_approximation=True, progress=False,
-                seed=derived_seed(seed, {"study": "models", "kind": kind, "model": name}),
+                seed=derived_seed(seed, {"study": "models", "model": name}),
             )
         )  # fmt: skip
         for j, variable in enumerate(_DRAWN):
             values[j, k, : model.depth + 1] = summary[variable].to_numpy()
-    shape = (len(KINDS), len(names), longest, len(LEVELS))
     return xr.Dataset(
         {
-            name: (("kind", "model", "position", "level"), part.reshape(shape))
+            name: (("model", "position", "level"), part)
             for name, part in zip(_DRAWN, values, strict=True)
         },
         coords={
-            "kind": list(KINDS),
             "model": names,
             "level": list(LEVELS),
             "position": ("position", np.arange(longest), {"long_name": "number of layers"}),
@@ -111,16 +103,14 @@ def _shaped_layer(block: object) -> tuple[ShapedAttention, ShapedMLP]:
 
 @styled
 def model_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw medians and 5-95 % bands by relative depth, with names at the ends; shaped is grey."""
+    """Draw medians and 5-95 % bands by relative depth, with names at the ends."""
     panels = Panels(ax, list(_DRAWN), (12.0, 5.2))
     tokens = int(data.attrs["tokens"])
     for axis, (name, label) in zip(panels.axes, _DRAWN.items(), strict=True):
-        for model in data["model"].to_numpy():
-            _curve(axis, data[name].sel(model=model, kind="shaped"), _GREY, **_SHAPED)
         ends = []
         for j, model in enumerate(data["model"].to_numpy()):
             color = _TEN[j % len(_TEN)]
-            last = _curve(axis, data[name].sel(model=model, kind="as configured"), color)
+            last = _curve(axis, data[name].sel(model=model), color, LINES[j % len(LINES)])
             ends.append((last, str(model), color))
         top = 1.0 if name == "cosine" else float(tokens)
         axis.set(
@@ -132,21 +122,19 @@ def model_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
     return panels.finish(title)
 
 
-_GREY = "0.35"
 _TEN = [*COLORS[:7], to_rgb("#332288"), to_rgb("#999933"), COLORS[9]]
 """Colours of models: the package's, without grey, which is that of shaped ones, and yellow."""
 
-_SHAPED: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "linewidth": 1.0, "zorder": 1.5}
 _GAP = 0.055
 """Distance of two names, as a share of the height of the axis."""
 
 
-def _curve(axis: Axes, values: xr.DataArray, color: Any, **line: Any) -> float:
+def _curve(axis: Axes, values: xr.DataArray, color: Any, line: str) -> float:
     """Draw a median and its band over relative depth, and return the last median."""
     low, middle, high = values.dropna("position").sel(level=list(LEVELS)).transpose("level", ...)
     along = np.linspace(0.0, 1.0, len(middle))
     axis.fill_between(along, low, high, color=color, alpha=0.18, linewidth=0)
-    axis.plot(along, middle, color=color, **{"linewidth": 1.8} | line)
+    axis.plot(along, middle, color=color, linewidth=1.8, linestyle=line)
     return float(middle[-1])
 
 
