@@ -22,6 +22,7 @@ from shaped_attention.commands.main import main
 from shaped_attention.figures import output
 from shaped_attention.figures.labels import expectation_label, observable_label, parameter_label
 from shaped_attention.figures.output import RESOLUTION
+from shaped_attention.figures.paper import collapse
 from shaped_attention.figures.paper import original as paper
 from shaped_attention.figures.paper.catalogue import FIGURES
 from shaped_attention.figures.paper.plots import stopping_maps
@@ -62,6 +63,23 @@ def test_figure_1_left_shows_collapse_and_none():
     assert ends["unshaped"] > 0.95
     assert ends["unshaped, Pre-LN"] > 0.95
     assert abs(ends["shaped"] - 0.2) < 0.05
+
+
+def test_models_of_the_library_lie_on_their_law_and_shaped_twins_do_not_collapse():
+    data = collapse.figure_collapse(("llama-64",), tokens=8, samples=40, networks=12)
+    last = data.sel(model="llama-64").isel(position=-1)
+    low, middle, high = last["law"].to_numpy()
+    assert 0.8 < middle
+    assert low < float(last["real"].median()) < high
+    assert last["shaped"].to_numpy().max() < 0.3 < float(last["real"].min())
+
+
+def test_the_product_of_initializer_range_and_root_width_decides():
+    """Two models with the product 0.8 agree, whatever their widths; 0.4 and 1.6 do not."""
+    data = collapse.figure_widths((64, 256), (0.05, 0.1), tokens=8, samples=20)["cosine"]
+    middle = data.sel(level="median").to_numpy()
+    assert abs(middle[1, 0] - middle[0, 1]) < 0.1
+    assert middle[0, 0] - middle[1, 1] > 0.6
 
 
 def test_the_gallery_stops_with_the_status_of_a_command_that_does_not_finish(tmp_path, monkeypatch):

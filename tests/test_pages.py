@@ -8,10 +8,16 @@ import re
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
+
+import shaped_attention as sa
+from shaped_attention.commands.main import main
 
 DOCS = Path(__file__).parent.parent / "docs"
+README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
 PAGES = [
     "tutorial",
     "your-model",
@@ -87,8 +93,33 @@ def test_the_blocks_run_and_print_what_the_page_says(name, tmp_path, monkeypatch
 
 def test_the_readme_runs_and_sees_no_difference():
     """Its Python at full size: the verdicts are those that its comments promise."""
-    ((_, printed),) = run((DOCS.parent / "README.md").read_text())
+    printed = "".join(text for _, text in run(README))
     assert printed.count("Not resolved: ") == 2
+
+
+def test_the_readme_shows_the_verdict_that_its_command_prints(tmp_path):
+    """Its lines, as they are broken; another seed would be seen."""
+    (shown,) = re.findall(r"^```text\n(Rank is lost: .*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert "shaped-attention model gpt2 " in README
+
+    def printed(*options: str) -> str:
+        command = ["model", "gpt2", "--figures", str(tmp_path), *options]
+        done = CliRunner().invoke(main, command, catch_exceptions=False)
+        return "Rank is lost" + done.stdout.partition("Rank is lost")[2].partition("\n\n")[0]
+
+    assert shown.count("\n") == printed().count("\n") + 1 == 4
+    assert agree(shown, printed())
+    assert not agree(shown, printed("--seed", "1"))
+
+
+def test_tokens_of_olmo_2_grow_like_the_root_of_the_layer():
+    """Each branch ends in a norm and adds 1 to the mean square, as the README says: sqrt(2 l)."""
+    assert "the root mean square is √(2l) after l layers, 8.0 after 32" in README
+    law = sa.simulate_model("olmo-2-7b", 4, samples=8, seed=0, entropy=False, progress=False)
+    size = sa.model_summary(law)["size"].sel(level="median").to_numpy()
+    layers = np.arange(1, 33)
+    assert np.abs(size[1:] / np.sqrt(2 * layers) - 1).max() < 0.03
+    assert f"{size[32]:.1f}" == "8.0"
 
 
 def test_no_output_stands_without_its_block():

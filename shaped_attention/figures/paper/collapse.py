@@ -25,9 +25,9 @@ DEPTH = 32
 
 
 def llama(width: int, initializer_range: float = 0.02) -> dict[str, Any]:
-    """Return the configuration of a Llama with 32 layers, heads of size 64 and any such width.
+    """Return the configuration of a Llama with 32 layers and heads of size 64.
 
-    Its MLP is 43/16 times as wide, as that of the Llama with width 4,096.
+    Its MLP is 43/16 times as wide as its tokens, as that of the Llama with width 4,096.
     """
     heads = max(1, width // 64)
     return {
@@ -223,7 +223,7 @@ def width_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
     panels.axes[1].set_xticks(marks, [f"{x:g}" for x in marks])
     for axis in panels.axes:
         axis.minorticks_off()
-    panels.axes[0].set_ylabel(f"mean cosine of two tokens after {DEPTH} layers")
+    panels.axes[0].set_ylabel(f"mean cosine after {DEPTH} layers")
     return panels.finish(title, legend=True)
 
 
