@@ -153,7 +153,7 @@ def _announced(context: click.Context, _: click.Parameter, progress: bool | None
     if sys.stderr.isatty() if progress is None else progress:
         from numba.core import event
 
-        class Compiling(event.Listener):  # type: ignore[misc]
+        class Compiling(event.Listener):
             said = False
 
             def on_start(self, event: event.Event) -> None:
