@@ -1,4 +1,4 @@
-"""The page of formulas names functions and tests that exist, and tests that lead to the functions.
+"""The pages of formulas name functions and tests that exist, and tests that lead to the functions.
 
 Whether a formula holds is what the named test shows. That the test can see the function is read
 from the code: from the names that the test uses, on to those that what they name uses, and so on,
@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "mathematics.md"
+FORMULAS = ROOT / "docs" / "mathematics.md"
+PAGE = ROOT / "docs" / "mathematics-tests.md"
 OBJECT = re.compile(r"`((?:shaped_attention|symbolic)(?:\.\w+)+)`")
 TEST = re.compile(r"`(tests/\w+\.py)::(\w+)`")
 _CALLS = 3
@@ -110,7 +111,7 @@ def faults(page: str) -> list[str]:
     found = [name for name in OBJECT.findall(page) if not exists(name)]
     found += [f"{file}::{name}" for file, name in TEST.findall(page) if not is_test(file, name)]
     for row in ROW.findall(page):
-        header = row.startswith("| formula")
+        header = row.startswith("| statement")
         if not header and not (OBJECT.search(row) and TEST.search(row)):
             found.append(row)
         tests = [pair for pair in TEST.findall(row) if is_test(*pair)]
@@ -143,6 +144,62 @@ def test_every_name_on_the_page_exists_and_is_tested():
 )
 def test_names_that_do_not_exist_are_seen(row, count):
     assert len(faults(row)) == count
+
+
+NUMBER = re.compile(r"\((\d+\.\d+)\)")
+TAG = re.compile(r"\\tag\{(\d+\.\d+)\}")
+
+
+def numbers_out_of_step(formulas: str, page: str) -> set[str]:
+    """Numbers of equations without a row, and of rows without an equation."""
+    rows = {number for row in ROW.findall(page) for number in NUMBER.findall(row.split("|")[1])}
+    return rows ^ set(TAG.findall(formulas))
+
+
+def test_every_equation_has_a_row_and_every_row_its_equation():
+    formulas = FORMULAS.read_text()
+    assert numbers_out_of_step(formulas, PAGE.read_text()) == set()
+    tags = TAG.findall(formulas)
+    assert len(tags) == len(set(tags)) > 40
+    assert set(NUMBER.findall(formulas)) <= set(tags)  # what the text refers to
+    assert numbers_out_of_step("$$ b \\tag{4.1} $$ $$ c \\tag{4.2} $$", "| (4.1) | f | t |") == {
+        "4.2"
+    }
+
+
+def faults_of_symbols(page: str) -> list[str]:
+    """Symbols that the table has twice, that are not used, or not first in their section."""
+    body, _, table = page.partition("\n## Symbols\n")
+    rows = re.findall(r"^\| \$(.+)\$ \| .* \| (\d+) \|$", table, re.MULTILINE)
+    symbols = [symbol for symbol, _ in rows]
+    found = [symbol for symbol in sorted(set(symbols)) if symbols.count(symbol) > 1]
+    sections = re.split(r"^## \d+\. .*$", body, flags=re.MULTILINE)[1:]
+    formulas = [
+        " ".join(display or inline for display, inline in MATH.findall(text)) for text in sections
+    ]
+    for symbol, number in rows:
+        word = rf"(?<![A-Za-z\\_])(?<!_\{{){re.escape(symbol)}(?![A-Za-z_])"
+        where = [k for k, text in enumerate(formulas, start=1) if re.search(word, text)]
+        if not where or where[0] != int(number):
+            found.append(f"{symbol}: {number}, used in {where}")
+    return found
+
+
+MATH = re.compile(r"\$\$(.*?)\$\$|\$([^$]+)\$", re.DOTALL)
+
+
+def test_each_symbol_is_defined_once_where_it_is_first_used():
+    page = FORMULAS.read_text()
+    assert faults_of_symbols(page) == []
+    # One sign for norms, and tokens from 0.
+    assert not re.search(r"\\Vert|\\lvert|\\\||\|V\||_\{22\}|_\{12\}", page)
+
+
+def test_a_symbol_with_two_meanings_or_without_a_definition_is_seen():
+    page = "## 1. A\n\n$x$\n\n## 2. B\n\n$y$\n\n## Symbols\n\n"
+    assert faults_of_symbols(page + "| $x$ | a | 1 |\n| $y$ | b | 2 |") == []
+    assert faults_of_symbols(page + "| $x$ | a | 1 |\n| $x$ | b | 1 |") == ["x"]
+    assert faults_of_symbols(page + "| $y$ | a | 1 |") == ["y: 1, used in [2]"]
 
 
 def test_tests_named_on_other_pages_exist():
