@@ -82,7 +82,7 @@ class Series:
         if isinstance(other, DomainMatrix):
             return Series({0: other}, self.order)
         raise ValueError(
-            f"{other!r} cannot be added to a series: a series or a matrix over its ring is needed"
+            f"{other!r} cannot be added to a series; only a series or a matrix over its ring can"
         )
 
 

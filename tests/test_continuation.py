@@ -267,9 +267,9 @@ def test_results_are_no_starts():
     """Samplers refuse a result as v0, which they would take for the start of a new run."""
     half = sa.simulate_chain(sa.ShapedAttention(0.4), np.eye(2), width=20, depth=5, samples=3,
                              keep_state=True)  # fmt: skip
-    with pytest.raises(ValueError, match=r"^v0 is a result; continue_run goes on from its end"):
+    with pytest.raises(ValueError, match=r"^v0 must be an array, not a result; call continue_run"):
         sa.simulate_chain(sa.ShapedAttention(0.4), half, width=20, depth=9, samples=3)
-    with pytest.raises(ValueError, match=r"^v0 is a result; continue_run goes on from its end"):
+    with pytest.raises(ValueError, match=r"^v0 must be an array, not a result; call continue_run"):
         sa.expectation(sa.ShapedAttention(0.4), half, "log det V", horizon=1.0, tolerance=0.1)
     with pytest.raises(ValueError, match=r"^v0 must be a matrix \(m, m\); got a ndarray"):
         sa.expectation(

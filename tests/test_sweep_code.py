@@ -232,7 +232,9 @@ def test_a_store_without_units_takes_the_code_of_the_first(written, tmp_path):
 
 def test_a_worker_with_other_code_is_refused(written, tmp_path, monkeypatch):
     """A cluster with other packages, and a module that was edited but not imported again."""
-    with pytest.raises(RuntimeError, match=r"the worker's code is not that of the run .*numpy"):
+    with pytest.raises(
+        RuntimeError, match=r"the worker's code differs from that of the run .*numpy"
+    ):
         running._timed_unit(small(), Unit(0, 0, 0), Code({}, {"numpy": "0"}), None, None)
     units = begun(tmp_path / "s", monkeypatch)
     written("SLOPE = 1.0", "SLOPE = 0.5", forget=False)

@@ -222,7 +222,7 @@ def test_units_given_up_are_reported(tmp_path):
     assert ends in status
     unit = "chain, fault=raise, rho=0.1, block 0"
     assert f"abandoned: {unit}: RuntimeError: this unit always fails" in status
-    sentence = "chain: it fails at fault='raise', rho=0.1 (RuntimeError: this unit always fails)"
+    sentence = "chain fails at fault='raise', rho=0.1 (RuntimeError: this unit always fails)"
     assert sentence in invoke("plan", file, status=2)
 
 

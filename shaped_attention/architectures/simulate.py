@@ -65,9 +65,9 @@ def simulate_model(
     model
         A `Model`, or a configuration as in `model_from_config`.
     tokens
-        Number m of tokens with different numbers (ids); their numbers (m,), where equal numbers
-        have equal embeddings; or a covariance V_0 (m, m), or one per sample (samples, m, m), of the
-        tokens that enter the first layer. An array of integers (m,) is a list of numbers.
+        Number m of distinct tokens; their token ids (m,), where equal ids have equal embeddings; or
+        a covariance V_0 (m, m), or one per sample (samples, m, m), of the tokens that enter the
+        first layer. An array of integers (m,) is a list of ids.
     samples
         Number of independent models.
     seed

@@ -285,8 +285,8 @@ def specify(
     check_count("samples", samples)
     if isinstance(v0, xr.Dataset):
         raise ValueError(
-            "v0 is a result; continue_run goes on from its end, and its V.values[-1] are "
-            "covariances to start from"
+            "v0 must be an array, not a result; call continue_run to continue a result, or pass "
+            "its V.values[-1] to start from its last covariances"
         )
     resumed = None
     if isinstance(v0, Resumed):

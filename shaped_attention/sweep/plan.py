@@ -52,8 +52,8 @@ class Plan:
 def plan_sweep(sweep: Sweep | str | Path) -> Plan:
     """Count cells and units, estimate memory, and time up to four cells per sampler.
 
-    The probes draw ever larger parts of a unit, until one takes a fifth of a second. Their times
-    are interpolated by the cost of the cells. `sweep` may be the path of a TOML file.
+    The probes run ever larger parts of a unit, until one takes a fifth of a second. The times of
+    other cells are interpolated by their cost. `sweep` may be the path of a TOML file.
 
     Raises
     ------
@@ -108,5 +108,5 @@ def _probed(sweep: Sweep, cell: int, sampler: int) -> float:
         values = sweep.values(sweep.index(cell))
         point = ", ".join(f"{name}={values[name]!r}" for name in sweep.axes) or "the only cell"
         raise ValueError(
-            f"{sweep.samplers[sampler]}: it fails at {point} ({type(error).__name__}: {error})"
+            f"{sweep.samplers[sampler]} fails at {point} ({type(error).__name__}: {error})"
         ) from error

@@ -60,9 +60,10 @@ def run_sweep(
         Whether to show a bar; by default if the standard error stream is a terminal.
     accept_changed_code
         Whether to continue a store whose units come from different code. The store keeps digests of
-        this package, the layer function's module and what that imports outside the libraries, and
-        the versions of NumPy, SciPy, PyTorch, Numba and torchsde. A difference raises StoreError
-        unless it is accepted. The store then records it with the number of older units.
+        this package, of the layer function's module and of the modules that it imports, except
+        installed libraries, and the versions of NumPy, SciPy, PyTorch, Numba and torchsde. A
+        difference raises StoreError unless it is accepted. The store then records it with the
+        number of older units.
     seconds
         Time limit of this run; by default `seconds` of the sweep. No unit starts if it is expected
         to end more than 10 % later.

@@ -83,7 +83,7 @@ def _timed_unit(
     """Run a unit and return its arrays and seconds; raise if the worker's code is different."""
     began = time.perf_counter()
     if changed := differences(code, code_of(sweep.layers, imported=True)):
-        raise RuntimeError(f"the worker's code is not that of the run ({'; '.join(changed)})")
+        raise RuntimeError(f"the worker's code differs from that of the run ({'; '.join(changed)})")
     arrays = run_unit(sweep, unit, device, threads)
     return arrays, time.perf_counter() - began
 

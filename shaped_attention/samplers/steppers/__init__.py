@@ -296,7 +296,7 @@ def stepper_of(spec: Specification, task: Task) -> Stepper:
         stepper: Stepper | None = of_module(spec, task) if of_module else None
         if stepper is not None:
             return stepper
-    raise LookupError(f"no stepper moves {task}")
+    raise LookupError(f"no stepper can run {task}")
 
 
 @cache

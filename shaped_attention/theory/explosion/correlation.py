@@ -62,8 +62,9 @@ def correlation_law(
 ) -> xr.Dataset:
     """Compute density and distribution function of the correlation of two tokens at a horizon.
 
-    Given the paths of u = V_11 - 2 V_12 + V_22 and det V, the distribution function is known, so
-    that the density needs no bandwidth: it is the exact mean of these over each cell.
+    Given a path of u = V_11 - 2 V_12 + V_22 and det V, the distribution function is known exactly.
+    The density therefore needs no bandwidth: it is the mean of the known function over the paths,
+    averaged over each cell.
 
     Parameters
     ----------
