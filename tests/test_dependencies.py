@@ -76,6 +76,14 @@ def test_extras_install_the_libraries_that_errors_name():
     assert "shaped-attention[all]" in PROJECT["optional-dependencies"]["dev"]
 
 
+def test_the_page_on_installing_lists_the_libraries_of_each_extra():
+    page = (ROOT / "docs" / "install.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.+) \|$", page, re.MULTILINE))
+    assert {extra: set(libraries.split(", ")) for extra, libraries in rows.items()} == {
+        extra: declared(PROJECT["optional-dependencies"][extra]) for extra in FEATURES
+    }
+
+
 CORE = f"""
 import sys
 class Blocked:
