@@ -23,16 +23,23 @@ ATTENTION, MLP = ShapedAttention(0.6, 0.5), ShapedMLP(0.7, 0.5, -3.0)
 LAYERS = {"attention": ATTENTION, "mlp": MLP, "both": [ATTENTION, MLP]}
 
 
+DEPTH = {16: 8}
+"""Layers at a width, if not 16: an eighth of the weights of width 32 up to the same time l / n."""
+
+
 @pytest.fixture(scope="module")
 def network():
-    """Networks of 16 layers, simulated once for each case."""
+    """Networks, simulated once for each case."""
     cache = {}
 
     def get(name, layer, tokens, width, samples):
         key = name, tokens, width
         if key not in cache:
             v0 = equicorrelated(tokens, 0.2, 1.5)
-            cache[key] = simulate_network(layer, v0, width=width, depth=16, samples=samples, seed=1)
+            depth = DEPTH.get(width, 16)
+            cache[key] = simulate_network(
+                layer, v0, width=width, depth=depth, samples=samples, seed=1
+            )
         return cache[key]
 
     return get
@@ -40,18 +47,19 @@ def network():
 
 def chain(layer, tokens, width, samples, seed=2):
     v0 = equicorrelated(tokens, 0.2, 1.5)
-    return simulate_chain(layer, v0, width=width, depth=16, samples=samples, seed=seed)
+    depth = DEPTH.get(width, 16)
+    return simulate_chain(layer, v0, width=width, depth=depth, samples=samples, seed=seed)
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 5])
 @pytest.mark.parametrize("name", LAYERS)
 def test_chain_has_the_law_of_networks(name, tokens, network):
-    """KS on every observable at level 10^-3 (Bonferroni), n = 32, 3,000 networks.
+    """KS on every observable at level 10^-3 (Bonferroni), n = 16, 3,000 networks.
 
     At this size KS sees a shift of 0.11 standard deviations of an observable half of the time.
     """
-    reference = network(name, LAYERS[name], tokens, 32, 3000)
-    assert same_law(reference, chain(LAYERS[name], tokens, 32, 30_000))
+    reference = network(name, LAYERS[name], tokens, 16, 3000)
+    assert same_law(reference, chain(LAYERS[name], tokens, 16, 30_000))
 
 
 @pytest.mark.validation
@@ -64,35 +72,35 @@ def test_chain_has_the_law_of_wider_networks(name, tokens, network):
 
 
 MEMBERS = {
-    "few keys": (ShapedAttention(0.6, 0.5, key_size=2), 3, 32),
-    "projection": (ShapedAttention(0.6, 0.5, output_projection=True), 3, 32),
-    "causal": (ShapedAttention(0.6, 0.5, mask="causal"), 3, 32),
-    "two heads": (ShapedAttention(0.6, 0.5, heads=2), 3, 32),
-    "four heads, MLP": ([ShapedAttention(0.6, 0.5, heads=4), MLP], 3, 32),
-    "two and four heads": ([ShapedAttention(0.6, 0.5, heads=h) for h in (2, 4)], 2, 32),
+    "few keys": (ShapedAttention(0.6, 0.5, key_size=2), 3, 16),
+    "projection": (ShapedAttention(0.6, 0.5, output_projection=True), 3, 16),
+    "causal": (ShapedAttention(0.6, 0.5, mask="causal"), 3, 16),
+    "two heads": (ShapedAttention(0.6, 0.5, heads=2), 3, 16),
+    "four heads, MLP": ([ShapedAttention(0.6, 0.5, heads=4), MLP], 3, 16),
+    "two and four heads": ([ShapedAttention(0.6, 0.5, heads=h) for h in (2, 4)], 2, 16),
     "heads of width m": (ShapedAttention(0.6, 0.5, heads=4, key_size=3), 4, 16),
-    "heads, projection": (ShapedAttention(0.6, 0.5, heads=4, output_projection=True), 3, 32),
+    "heads, projection": (ShapedAttention(0.6, 0.5, heads=4, output_projection=True), 3, 16),
     "heads of width 1, projection": (
         ShapedAttention(0.6, 0.5, heads=8, output_projection=True),
         3,
         8,
     ),
-    "biases": (ShapedAttention(0.6, 0.5, query_bias=1.5, key_bias=0.5), 3, 32),
+    "biases": (ShapedAttention(0.6, 0.5, query_bias=1.5, key_bias=0.5), 3, 16),
     "biases, causal, heads": (
         ShapedAttention(0.6, 0.5, heads=2, mask="causal", query_bias=1.5),
         3,
-        32,
+        16,
     ),
     "softmax attention": (
         ShapedAttention(
             0.4, identity=False, centring=False, scaled_temperature=False, query_bias=0.5
         ),
         3,
-        32,
+        16,
     ),
-    "without identity": (ShapedAttention(0.4, 0.5, identity=False), 3, 32),
-    "without centring": (ShapedAttention(0.4, 0.5, centring=False), 3, 32),
-    "unscaled temperature": (ShapedAttention(0.4, 2.0, scaled_temperature=False), 3, 32),
+    "without identity": (ShapedAttention(0.4, 0.5, identity=False), 3, 16),
+    "without centring": (ShapedAttention(0.4, 0.5, centring=False), 3, 16),
+    "unscaled temperature": (ShapedAttention(0.4, 2.0, scaled_temperature=False), 3, 16),
     "width m": ([ATTENTION, MLP], 4, 4),
     "width m + 1, projection": (ShapedAttention(0.6, 0.5, output_projection=True), 4, 5),
     "width m + 2": ([ATTENTION, MLP], 4, 6),
@@ -149,15 +157,15 @@ class LimitScores(ShapedAttention):
         (WithoutCentring(0.6, 0.5), ATTENTION, 5),
         (LimitScores(0.9, 0.3, key_size=2), ShapedAttention(0.9, 0.3, key_size=2), 5),
         (ShapedMLP(0.7, 0.5, -1.5), MLP, 5),
-        (OneSharedHead(0.6, 0.5, heads=4), ShapedAttention(0.6, 0.5, heads=4), 5),
+        (OneSharedHead(0.6, 0.5, heads=4), ShapedAttention(0.6, 0.5, heads=4), 4),
         (ShapedAttention(0.6, 0.5), ShapedAttention(0.6, 0.5, query_bias=1.5), 3),
     ],
 )
 def test_wrong_chains_are_rejected(wrong, layer, tokens, network):
     """Negative controls: the same test, at the same sizes, rejects each of these."""
     name = repr(layer)
-    reference = network(name, layer, tokens, 32, 3000)
-    assert not same_law(reference, chain(wrong, tokens, 32, 30_000))
+    reference = network(name, layer, tokens, 16, 3000)
+    assert not same_law(reference, chain(wrong, tokens, 16, 30_000))
 
 
 @pytest.mark.parametrize("block", [sa.ShapedAttention, sa.ShapedMLP])
