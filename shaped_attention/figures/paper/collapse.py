@@ -10,10 +10,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, LEVELS, model_summary
 from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.reading import model_from_config
 from shaped_attention.architectures.simulate import simulate_model
-from shaped_attention.architectures.table import LAYER_NUMBERS, LEVELS, model_summary
 from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 from shaped_attention.figures.paper.models import shaped
 from shaped_attention.numerics.seeds import derived_seed
@@ -100,7 +100,7 @@ def _real(model: Model, tokens: int, networks: int, seed: int) -> Iterator[NDArr
     import torch
     from transformers import AutoConfig, AutoModel
 
-    from shaped_attention.models.covariances import record_covariances
+    from shaped_attention.torch_models.covariances import record_covariances
 
     config = AutoConfig.for_model(**model.config)
     for k in range(networks):
