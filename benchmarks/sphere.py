@@ -123,7 +123,7 @@ def against_scipy() -> None:
         def field(x: torch.Tensor, t: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
             nonlocal asked
             asked += len(x)
-            return attention.field(x, t, which)
+            return attention.moved(x, t, which)
 
         found = integrate_flow(field, start, [end], lambda x: x @ x.mT, tolerance)[0]
         return found, asked / len(start)

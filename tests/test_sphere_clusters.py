@@ -388,3 +388,27 @@ def test_the_mixture_of_the_figure():
     at = data["angle"].to_numpy()
     start = (at + math.pi + 0.5 * np.sin(at) + 0.3 * (np.sin(2 * at - 1) + math.sin(1))) / math.tau
     assert abs(tokens - start).max() > 0.07
+
+
+def test_measures_of_tokens_with_lengths_are_those_of_their_directions():
+    """Lengths from 0.3 to 30; a token of length 0 is refused. A flow may keep the number too."""
+    x = uniform_start(6, 3, 20, seed=4)
+    gram, lengths = x @ x.mT, torch.logspace(-0.5, 1.5, 6, dtype=torch.float64)
+    longer = gram * lengths[:, None] * lengths
+    for measure in (
+        lambda v: cluster_count(v, 0.3), lambda v: cluster_masses(v, 0.3),
+        lambda v: close_pairs(v, 0.3), order_parameter, spectral_gap,
+    ):  # fmt: skip
+        torch.testing.assert_close(measure(longer), measure(gram), atol=1e-13, rtol=0)
+        with pytest.raises(ValueError, match="gram must have a positive diagonal"):
+            measure(torch.zeros(2, 2))
+    assert not torch.equal(longer >= 0.7, gram >= 0.7)
+    flow = sphere_flow(
+        SphereAttention(1.0),
+        x.abs(),
+        [0.0, 100.0],
+        normalise="before",
+        keep=lambda v: cluster_count(v, 0.1),
+    )
+    assert (flow["kept"][-1] == 1).all()
+    assert (flow["kept"][0] > 1).any()

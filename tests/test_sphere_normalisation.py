@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ import shaped_attention as sa
 from shaped_attention.sphere import (
     MixLN,
     SphereAttention,
+    equiangular,
     equiangular_start,
     figure_data,
     sphere_flow,
@@ -217,3 +219,146 @@ def test_no_output_time_before_the_switch_is_needed():
 def test_the_field_of_no_cosine_is_refused(cosine):
     with pytest.raises(ValueError, match=r"^cosine must be "):
         equiangular_field(cosine, 3, 1.0)
+
+
+def test_a_step_of_the_flow_ends_where_mix_ln_switches():
+    """Lengths 0.001 to 0.1 later are within a tolerance; a step across is wrong by up to 8."""
+    for tokens, beta, start, until in (
+        (4, 1.0, 0.3, 0.35),
+        (4, 3.0, 0.0, 0.7),
+        (8, 6.0, 0.2, 0.35),
+    ):
+        at = until + np.array([1e-3, 1e-2, 0.1])
+        mix, attention = MixLN(until), SphereAttention(beta)
+        lengths = equiangular_length(at, tokens, beta, start, normalise=mix)
+        for tolerance in (1e-4, 1e-5, 1e-7):
+            flow = sphere_flow(
+                attention, equiangular_start(tokens, start), at, normalise=mix, tolerance=tolerance
+            )
+            np.testing.assert_allclose(flow["length"][:, 0, 0], lengths, atol=tolerance, rtol=0)
+
+
+def test_one_cluster_passes_the_switch_at_any_time():
+    """Of length 1, then growing at the rate 1; steps to the switch may be negligible beside it."""
+    for until in (0.7, 1e4, 1e7):
+        flow = sphere_flow(
+            SphereAttention(1.0), equiangular_start(4, 1.0), [until, until + 1.0, until + 5.0],
+            normalise=MixLN(until), tolerance=1e-12,
+        )  # fmt: skip
+        np.testing.assert_allclose(
+            flow["length"][:, 0, 2], [1.0, 2.0, 6.0], rtol=1e-14 * until + 1e-12
+        )
+
+
+@pytest.mark.parametrize("normalise", ["before", "sandwich", MixLN(0.5)])
+def test_lengths_that_reach_zero_end_the_run(normalise):
+    """One repelled token has the length 1 - t. Without norms it runs on, and reaches 0 never."""
+    attention, start = SphereAttention(1.0, repulsion=True), equiangular_start(1, 1.0)
+    end = 1.0 + (0.5 if isinstance(normalise, MixLN) else 0.0)
+    flow = sphere_flow(attention, start, [end - 0.1], normalise=normalise)
+    np.testing.assert_allclose(flow["length"], 0.1, atol=1e-4)
+    network = sphere_network(attention, start, 0.01, round(100 * end) - 10, normalise=normalise)
+    np.testing.assert_allclose(network["length"][-1], 0.1, atol=1e-12)
+    several = uniform_start(4, 4, 3, seed=1)
+    for tokens in (start, several):
+        for tolerance in (1e-2, 1e-5, 1e-7):
+            with pytest.raises(FloatingPointError, match="a token reaches length 0 near t ="):
+                sphere_flow(attention, tokens, [9.0], normalise=normalise, tolerance=tolerance)
+        for step in (0.01, 0.3):
+            with pytest.raises(FloatingPointError, match="takes a token through 0 or beside it"):
+                sphere_network(attention, tokens, step, round(9.0 / step), normalise=normalise)
+        free = sphere_flow(attention, tokens, [20.0], normalise=None)
+        assert float(free["length"].max()) < 1.0
+
+
+def test_steps_of_long_tokens_are_as_long_as_the_tokens():
+    """Without norms one cluster grows like e^t: to t = 20 in some hundred evaluations, not 10^5."""
+    asked = 0
+
+    class Counted(SphereAttention):
+        def moved(self, *args, **kwargs):
+            nonlocal asked
+            asked += 1
+            return super().moved(*args, **kwargs)
+
+    flow = sphere_flow(Counted(1.0), equiangular_start(3, 1.0), [20.0], normalise=None)
+    np.testing.assert_allclose(flow["length"], math.exp(20.0), rtol=1e-3)
+    assert asked < 3000
+
+
+def test_equiangular_tokens_of_length_zero_are_an_error():
+    """From -1/(N - 1) at beta < 0 the length falls at a constant rate, also after a switch."""
+    rate = -math.expm1(-3.0) / (math.exp(-3.0) + 2.0)
+    for normalise, begin in (("before", 0.0), ("sandwich", 0.0), (MixLN(3.0), 3.0)):
+        end = begin + (1.0 if normalise == "sandwich" else 1.0 / rate)
+        lengths = equiangular_length([begin, end - 0.01], 3, -2.0, -0.5, normalise=normalise)
+        assert lengths[0] == 1.0
+        assert 0.0 < lengths[1] < 0.02
+        for function in (equiangular_length, equiangular_cosine):
+            with pytest.raises(FloatingPointError, match=f"reaches 0 at t = {end:g}$"):
+                function([end + 0.01], 3, -2.0, -0.5, normalise=normalise)
+
+
+@pytest.mark.parametrize("normalise", ["sandwich", "ngpt"])
+def test_an_attention_of_zero_is_refused_by_the_equation(normalise):
+    """At beta = 0 and -1/(N - 1), for every N; above it, and for other beta, it is followed."""
+    for tokens in (2, 3, 50):
+        low = -1.0 / (tokens - 1)
+        with pytest.raises(ValueError, match=r"start must be above -1/\(N-1\) at beta = 0"):
+            equiangular_length([1.0], tokens, 0.0, low, normalise=normalise)
+        with pytest.raises(ValueError, match=r"cosine must be above -1/\(N-1\) at beta = 0"):
+            equiangular_field([low, 0.0], tokens, 0.0, normalise=normalise)
+        assert equiangular_cosine([1.0], tokens, 0.1, low, normalise=normalise)[0] == low
+        assert (
+            equiangular_cosine([1.0], tokens, 0.0, low + 1e-9, normalise=normalise)[0] > low + 0.1
+        )
+
+
+def test_ngpt_leaves_the_lowest_cosine_at_once():
+    """g' ~ sqrt(g + 1/(N-1)) at beta = 0. It takes the milliseconds that other starts take."""
+    asked = 0
+    field = equiangular._weights
+
+    def counted(*args):
+        nonlocal asked
+        asked += 1
+        return field(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(equiangular, "_weights", counted)
+        for tokens, gap in ((3, 1e-9), (3, 1e-12), (50, 1e-15)):
+            start = -1.0 / (tokens - 1) + gap
+            equiangular_cosine([0.5, 2.0], tokens, 0.0, start, normalise="ngpt")
+    assert asked < 20_000
+
+
+@pytest.mark.parametrize("beta", [14.0, 30.0, 100.0, 300.0])
+def test_lengths_of_usa_may_be_as_large_as_they_are(beta):
+    """From orthogonal tokens r = 1 + t (e^beta + N - 1) / N while they hardly turn."""
+    for t in (1e-3, 1.0, 100.0):
+        length = equiangular_length([t], 3, beta, 0.0, False)
+        known = 1.0 + t * (math.exp(beta) + 2.0) / 3.0
+        np.testing.assert_allclose(length, known, rtol=2e-3)
+        cosine = equiangular_cosine([t], 3, beta, 0.0, False, normalise="before")
+        assert 0.0 <= float(cosine[0]) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("beta", "low", "high"), [(1.0, 0, 1e-12), (16.0, 1e-11, 1e-9), (30.0, 1e-5, 1e-3)]
+)
+def test_errors_of_the_equation_are_those_of_rounded_times(beta, low, high):
+    """Against t(s) by quadrature with 40 digits, N = 2, 8 and 32, from orthogonal tokens."""
+    errors = []
+    with mpmath.workdps(40):
+        for tokens in (2, 8, 32):
+
+            def slowness(s, tokens=tokens):
+                own = mpmath.exp(beta * tokens / (mpmath.exp(s) + tokens - 1))
+                return (own + tokens - 1) / (2 * tokens)
+
+            grid = [mpmath.mpf(k) / 4 for k in range(29)]
+            parts = [mpmath.quad(slowness, ends) for ends in itertools.pairwise(grid)]
+            times = [float(mpmath.fsum(parts[: k + 1])) for k in range(len(parts))]
+            known = [float(1 - tokens / (mpmath.exp(s) + tokens - 1)) for s in grid[1:]]
+            errors.append(np.abs(equiangular_cosine(times, tokens, beta) - known).max())
+    assert low <= max(errors) <= high

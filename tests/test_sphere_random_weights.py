@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.stats import ks_2samp
 from torch.nn.functional import pad
 
 from shaped_attention.blocks.activations import activation_named
+from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.sphere import (
     RandomHeads,
     RandomMLP,
@@ -20,7 +22,7 @@ from shaped_attention.sphere import (
     sphere_network,
     uniform_start,
 )
-from shaped_attention.sphere.random_weights import noise_bracket, noise_drift
+from shaped_attention.sphere.random_weights import _MOST_HEADS, noise_bracket, noise_drift
 from shaped_attention.sphere.theory import two_tokens
 
 START = np.array(
@@ -289,7 +291,11 @@ def test_samples_do_not_depend_on_how_many_there_are():
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("heads", lambda: RandomHeads(0)), ("key_width", lambda: RandomHeads(1, 0)),
+        ("heads", lambda: RandomHeads(0)), ("heads", lambda: RandomHeads(32_767)),
+        ("noise", lambda: SphereAttention(1.0).gram_field(GRAM, 1.0, 4, noise="tanh")),
+        ("noise", lambda: SphereAttention(1.0).gram_bracket(GRAM, 1.0, 4, "tanh")),
+        ("centred", lambda: SphereAttention(1.0).gram_field(GRAM, 1.0, 4, "yes")),
+        ("key_width", lambda: RandomHeads(1, 0)),
         ("width", lambda: RandomMLP("tanh", 0)), ("width", lambda: RandomMLP("tanh", 2.5)),
         ("activation", lambda: RandomMLP("relu")), ("activation", lambda: RandomMLP("tan")),
         ("activation", lambda: RandomMLP(KINK)),
@@ -312,3 +318,90 @@ def test_bad_input_is_named(name, make):
     start = torch.from_numpy(START)[None]
     run = noisy_chain(SphereAttention(1.0), start, 4, 1.0, 0.1, 2, noise=RandomMLP(KINK, 3))
     assert np.isfinite(run["V"]).all()
+
+
+def test_chunks_hold_the_outputs_of_all_heads():
+    """H r columns of a token, or those of the queries; what is multiplied has no more entries."""
+    x, largest = uniform_start(3, 10, 2, reduced=False), []
+
+    def product(x, columns):
+        largest.append(max(x.shape[-1], columns))
+        return x @ x.new_zeros(x.shape[-1], columns)
+
+    for heads in (RandomHeads(5), RandomHeads(5, 2), RandomHeads(2, 300)):
+        root = heads.root(x, product, SphereAttention(1.0).weights)
+        assert heads.columns(10) == max(*largest, root.shape[-1])
+        largest.clear()
+    assert RandomMLP("tanh", 7).columns(10) == 7
+
+
+def test_the_most_heads_leave_random_numbers_for_the_chain():
+    """Two slots a head, then a Gaussian and a Wishart matrix of the chain; not one head more."""
+    RandomHeads(_MOST_HEADS)
+    for heads, enough in ((_MOST_HEADS, True), (_MOST_HEADS + 1, False)):
+        draws = Draws(stream_key(0, "sphere"), torch.arange(1), 0)
+        draws._next = 2 * heads
+        with nullcontext() if enough else pytest.raises(RuntimeError, match="in slot 65536"):
+            draws.normal(2, 2)
+            draws.wishart_factor(2, 8)
+
+
+def test_weights_of_unbounded_scores_that_overflow_are_an_error():
+    """USA with random heads: beta = 600 times a normal score."""
+    start = uniform_start(3, 4, 4, reduced=False)
+    with pytest.raises(FloatingPointError, match="not finite"):
+        sphere_network(
+            SphereAttention(600.0, False), start, 0.1, 5, sigma=1.0, noise=RandomHeads(4)
+        )
+
+
+@pytest.mark.parametrize("kind", ["value", "heads", "keys", "MLP"])
+def test_noise_does_not_know_the_axes(kind):
+    """Turned tokens with turned weights have the same Gram matrices; with the same weights not.
+
+    x O enters as (x O) (O^T W) = x W: the root is the same, and so is its product with W up to O.
+    """
+    rng = np.random.default_rng(5)
+    turn = torch.from_numpy(np.linalg.qr(rng.standard_normal((4, 4)))[0])
+    x, first, last = torch.from_numpy(START), *torch.from_numpy(rng.standard_normal((2, 6, 4, 4)))
+    noise = {
+        "value": None, "heads": RandomHeads(3), "keys": RandomHeads(3, 2),
+        "MLP": RandomMLP("tanh", 4),
+    }[kind]  # fmt: skip
+    weights = SphereAttention(BETA).weights
+
+    def gram(x, first, last):
+        left = (
+            weights(x @ x.mT) @ x if noise is None else noise.root(x, given_product(first), weights)
+        )
+        if isinstance(noise, RandomMLP):
+            blocks = left @ last[0]
+        else:
+            blocks = sum(part @ w for part, w in zip(left.split(4, -1), last, strict=False))
+        moved = x + blocks / 2.0
+        return moved @ moved.mT
+
+    # Queries without keys have a matrix between features on both sides.
+    turned = turn.mT @ first @ (turn if kind == "heads" else torch.eye(4, dtype=torch.float64))
+    end = last @ turn if kind == "MLP" else turn.mT @ last @ turn
+    torch.testing.assert_close(
+        gram(x @ turn, turned, end), gram(x, first, last), atol=1e-13, rtol=0
+    )
+    assert (gram(x @ turn, first, last) - gram(x, first, last)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("noise", [None, RandomHeads(2, 3), RandomMLP("tanh", 20)])
+def test_the_law_of_networks_does_not_know_the_axes(noise):
+    """KS of 1500 networks from tokens in two systems of axes, d = 6; half of sigma is rejected."""
+    turn = torch.from_numpy(np.linalg.qr(np.random.default_rng(8).standard_normal((6, 6)))[0])
+    start = pad(torch.from_numpy(START), (0, 2)).expand(1500, -1, -1)
+
+    def run(start, seed, sigma=1.0):
+        return sphere_network(
+            SphereAttention(BETA), start, 1.0, 3,
+            sigma=sigma, centred=True, noise=noise, seed=seed,
+        )["V"].values[-1]  # fmt: skip
+
+    known = run(start, 0)
+    assert same_law(run(start @ turn, 1), known)
+    assert not same_law(run(start @ turn, 1, sigma=0.5), known)

@@ -23,11 +23,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from shaped_attention.checks import argument_error, check_finite, check_nonnegative
+from shaped_attention.checks import argument_error, check_finite, check_nonnegative, with_types
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.sphere.random_weights import (
-    Noise,
-    check_noise,
+    RandomHeads,
+    RandomMLP,
+    check_dimension,
     noise_bracket,
     noise_drift,
 )
@@ -177,13 +178,14 @@ class SphereAttention(Attention):
         speed = -(self.weights(torch.cos(apart)) * torch.sin(apart)).sum(-1)
         return -speed if self.repulsion else speed
 
+    @with_types
     def gram_field(
         self,
         gram: Float[Tensor, "*B N N"],
         sigma: float = 0.0,
         dimension: int | None = None,
         centred: bool = False,
-        noise: Noise | None = None,
+        noise: RandomHeads | RandomMLP | None = None,
     ) -> Float[Tensor, "*B N N"]:
         """Return the drift of Gram matrices (..., N, N), with noise of strength `sigma` if given.
 
@@ -200,7 +202,7 @@ class SphereAttention(Attention):
         ValueError
             If V does not have unit diagonal, or another argument is outside its range.
         """
-        self._check_gram(gram, sigma)
+        _check_gram(gram, sigma)
         weights = self.weights(gram)
         moved = weights @ gram
         drift = torch.zeros_like(moved)
@@ -211,14 +213,15 @@ class SphereAttention(Attention):
         if sigma == 0.0:
             return drift
         mixed = moved @ weights.mT if noise is None else noise.kernel(gram)
-        return drift + sigma**2 * noise_drift(gram, mixed, check_noise(gram, dimension))
+        return drift + sigma**2 * noise_drift(gram, mixed, check_dimension(gram, dimension))
 
+    @with_types
     def gram_bracket(
         self,
         gram: Float[Tensor, "*B N N"],
         sigma: float,
         dimension: int,
-        noise: Noise | None = None,
+        noise: RandomHeads | RandomMLP | None = None,
     ) -> Float[Tensor, "*B N N N N"]:
         """Return d<V_ij, V_kl>/dt (..., N, N, N, N) of Gram matrices under noise.
 
@@ -234,15 +237,10 @@ class SphereAttention(Attention):
         ValueError
             If V does not have unit diagonal, or another argument is outside its range.
         """
-        self._check_gram(gram, sigma)
+        _check_gram(gram, sigma)
         weights = self.weights(gram)
         mixed = weights @ gram @ weights.mT if noise is None else noise.kernel(gram)
-        return sigma**2 * noise_bracket(gram, mixed, check_noise(gram, dimension))
-
-    def _check_gram(self, gram: Float[Tensor, "*B N N"], sigma: float) -> None:
-        if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
-            raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
-        check_nonnegative("sigma", sigma)
+        return sigma**2 * noise_bracket(gram, mixed, check_dimension(gram, dimension))
 
     def energy(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
         """Return E = (1 / (2 beta N^2)) sum_ij exp(beta V_ij); at beta = 0, sum_ij V_ij / (2 N^2).
@@ -257,3 +255,9 @@ class SphereAttention(Attention):
         along USA (Sander et al., arXiv 2110.11773). It is 1 / 2 for one cluster.
         """
         return self._energies(gram)
+
+
+def _check_gram(gram: Float[Tensor, "*B N N"], sigma: float) -> None:
+    if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
+        raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
+    check_nonnegative("sigma", sigma)

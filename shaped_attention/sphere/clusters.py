@@ -4,7 +4,8 @@ Two tokens are close if V_ij >= 1 - delta. A cluster is a connected component of
 tokens, so a chain of close tokens is one cluster. The attractive flow converges to one cluster from
 almost every initial condition (Geshkovski, Letrouit, Polyanskiy and Rigollet, arXiv 2312.10794).
 
-All functions accept a tensor, a NumPy array or the `V` of a result, and return the same kind.
+All functions accept a tensor, a NumPy array or the `V` of a result, and return the same kind. Of
+tokens with lengths they take the cosines V_ij / sqrt(V_ii V_jj).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*
     Parameters
     ----------
     gram
-        Gram matrices of unit tokens (..., N, N).
+        Gram matrices (..., N, N), with positive diagonals.
     delta
-        Two tokens are linked if V_ij >= 1 - delta; strictly between 0 and 1.
+        Two tokens are linked if their cosine is at least 1 - delta; strictly between 0 and 1.
 
     Returns
     -------
@@ -76,7 +77,7 @@ def _joined(gram: Tensor, delta: float) -> Float[Tensor, "*B N N"]:
 
 @also_of_arrays("gram")
 def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*B"]:
-    """Return the fraction of pairs i < j with V_ij >= 1 - delta.
+    """Return the fraction of pairs i < j with a cosine of at least 1 - delta.
 
     Raises
     ------
@@ -92,32 +93,32 @@ def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*
 
 @also_of_arrays("gram")
 def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
-    """Return the norm of the mean token, |sum_i x_i| / N = sqrt(sum_ij V_ij) / N.
+    """Return the norm of the mean direction, |sum_i x_i| / N = sqrt(sum_ij V_ij) / N if |x_i| = 1.
 
     It is 1 for one cluster.
 
     Raises
     ------
     ValueError
-        If `gram` does not hold finite square matrices.
+        If `gram` does not hold finite square matrices with positive diagonals.
     """
-    _check_gram(gram)
+    gram = _cosines(gram)
     return gram.sum((-2, -1)).clamp(min=0.0).sqrt() / gram.shape[-1]
 
 
 @also_of_arrays("gram")
 def spectral_gap(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
-    """Return the difference of the two largest eigenvalues of V / N, whose eigenvalues sum to 1.
+    """Return the difference of the two largest eigenvalues of R / N, which sum to 1; R has cosines.
 
-    It is 1 if V has rank one: one cluster, or two antipodal ones. It is 0 if the two largest
+    It is 1 if R has rank one: one cluster, or two antipodal ones. It is 0 if the two largest
     principal axes of the tokens have equal length, as for the uniform law.
 
     Raises
     ------
     ValueError
-        If `gram` does not hold finite square matrices.
+        If `gram` does not hold finite square matrices with positive diagonals.
     """
-    _check_gram(gram)
+    gram = _cosines(gram)
     if gram.shape[-1] == 1:
         return gram[..., 0, 0].clone()
     values = torch.linalg.eigvalsh(gram / gram.shape[-1])
@@ -126,12 +127,20 @@ def spectral_gap(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
 
 def _close(gram: Tensor, delta: float) -> Bool[Tensor, "*B N N"]:
     check_inside("delta", delta)
-    _check_gram(gram)
-    return gram >= 1.0 - delta
+    return _cosines(gram) >= 1.0 - delta
 
 
-def _check_gram(gram: Tensor) -> None:
+def _cosines(gram: Tensor) -> Float[Tensor, "*B N N"]:
+    """Return V_ij / sqrt(V_ii V_jj), or V itself if its diagonal is 1 to 1e-6."""
     if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
         raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
     if gram.shape[-1] == 0 or not bool(torch.isfinite(gram).all()):
         raise ValueError("gram must be finite; it is empty or has NaN or infinite entries")
+    squares = gram.diagonal(dim1=-2, dim2=-1)
+    if bool(((squares - 1.0).abs() < 1e-6).all()):
+        return gram
+    if not bool((squares > 0.0).all()):
+        raise ValueError("gram must have a positive diagonal; a token of length 0 has no direction")
+    # One length at a time: the product of two could overflow where the ratio does not.
+    lengths = squares.sqrt()
+    return gram / lengths[..., :, None] / lengths[..., None, :]

@@ -52,29 +52,44 @@ def equiangular_field(
     Raises
     ------
     ValueError
-        If an argument is outside its range; `normalise` must not be None.
+        If an argument is outside its range; `normalise` must not be None, nor "sandwich" or "ngpt"
+        at g = -1/(N - 1) and beta = 0, where A = 0.
     """
     check_count("tokens", tokens, lowest=2)
     check_beta(beta, LARGEST_BETA)
     common = real_array(cosine, "cosine")
     if not ((common >= -1.0 / (tokens - 1) - 1e-12) & (common <= 1.0)).all():
         raise argument_error("cosine", "in [-1/(N-1), 1]", cosine)
-    gap = 1.0 - common
-    each, size, _ = _weights(gap, tokens, beta, normalised, checked_places(normalise).branch)
-    return 2.0 * each * gap * ((tokens - 1) * (1.0 - gap) + 1.0) / size
+    branch = checked_places(normalise).branch
+    _check_branch("cosine", common, tokens, beta, branch)
+    gap, others = 1.0 - common, (tokens - 1) * common + 1.0
+    each, size, _ = _weights(gap, others, tokens, beta, normalised, branch)
+    return 2.0 * each * gap * others / size
+
+
+def _check_branch(
+    name: str, cosine: NDArray[np.float64] | float, tokens: int, beta: float, branch: bool
+) -> None:
+    if branch and beta == 0.0 and np.min(cosine) <= -1.0 / (tokens - 1):
+        reason = "since an attention of 0 has no direction"
+        raise argument_error(name, f"above -1/(N-1) at beta = 0, {reason}", cosine)
 
 
 def _weights(
-    gap: ArrayLike, tokens: int, beta: float, normalised: bool, branch: bool = False
+    gap: NDArray[np.float64] | float,
+    others: NDArray[np.float64] | float,
+    tokens: int,
+    beta: float,
+    normalised: bool,
+    branch: bool = False,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the weight of another token, |A| (or 1) where the branch is normalised, <u, A> / |A|.
 
-    `gap` is 1 - g, so that they are exact near g = 1.
+    `gap` is 1 - g and `others` (N - 1) g + 1, so that they are exact near both ends.
     """
-    left = np.asarray(gap, dtype=np.float64)
+    left, others = np.asarray(gap, dtype=np.float64), np.asarray(others, dtype=np.float64)
     own = np.exp(beta * left)
     each = 1.0 / (own + tokens - 1) if normalised else np.exp(beta * (1.0 - left)) / tokens
-    others = (tokens - 1) * (1.0 - left) + 1.0
     # A = more x_i + each sum_j x_j.
     more = each * (own - 1.0)
     along = more + each * others
@@ -102,7 +117,7 @@ def equiangular_cosine(
         SA: q = (e^{beta (1 - g)} + N - 1) / (2 N);   USA: q = e^{-beta g} / 2,
 
     without |A| unless the branch is normalised, and with r = 1 for "after" and "ngpt". Errors
-    grow with e^beta, as those of rounding t do: about 1e-9 at beta = 16 and 1e-4 at beta = 30.
+    grow with e^beta, as those of rounding t do: from 0 to 1e-9 at beta = 16 and 1e-3 at beta = 30.
 
     Parameters
     ----------
@@ -111,7 +126,8 @@ def equiangular_cosine(
     tokens, beta
         Number of tokens N >= 2, and inverse temperature, at most 300 in absolute value.
     start
-        Initial cosine from -1 / (N - 1) to 1; both ends are fixed points.
+        Initial cosine from -1 / (N - 1) to 1. Both ends are fixed points, except that "sandwich"
+        and "ngpt" have no direction at -1 / (N - 1) if beta = 0, where A = 0.
     normalised
         True for SA, False for USA.
     normalise
@@ -121,6 +137,8 @@ def equiangular_cosine(
     ------
     ValueError
         If an argument is outside its range.
+    FloatingPointError
+        If the length reaches 0, as it does from -1 / (N - 1) for beta < 0 unless it is constant.
     """
     return _equiangular(times, tokens, beta, start, normalised, normalise)[0]
 
@@ -158,25 +176,32 @@ def _equiangular(
         raise argument_error("times", "increasing finite numbers >= 0, at least one", times)
     places = checked_places(normalise)
 
-    def weights(gap: ArrayLike) -> tuple[NDArray[np.float64], ...]:
-        return _weights(gap, tokens, beta, normalised, places.branch)
+    _check_branch("start", start, tokens, beta, places.branch)
 
-    others = (tokens - 1) * start + 1.0
-    if others <= 0.0 or start == 1.0:
-        along = weights(1.0 - start)[2]
-        return np.full(len(t), start), 1.0 + along * np.clip(t - places.until, 0.0, None)
+    def weights(
+        gap: NDArray[np.float64] | float, others: NDArray[np.float64] | float
+    ) -> tuple[NDArray[np.float64], ...]:
+        return _weights(gap, others, tokens, beta, normalised, places.branch)
 
-    def gap_at(s: ArrayLike) -> NDArray[np.float64]:
+    if start in (-1.0 / (tokens - 1), 1.0):
+        along = float(weights(1.0 - start, tokens if start == 1.0 else 0.0)[2])
+        lengths = 1.0 + along * np.clip(t - places.until, 0.0, None)
+        if lengths[-1] <= 0.0:
+            end = places.until - 1.0 / along
+            raise FloatingPointError(f"the length of the tokens reaches 0 at t = {end:g}")
+        return np.full(len(t), start), lengths
+
+    def ends(s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return 1 - g and (N - 1) g + 1."""
         with np.errstate(over="ignore"):
-            return tokens / (np.exp(s) + tokens - 1)
+            return tokens / (np.exp(s) + tokens - 1), tokens / (1.0 + (tokens - 1) * np.exp(-s))
 
     def slopes(_: float, state: NDArray[np.float64], free: bool) -> list[float]:
-        """Return those of s and log r."""
-        gap, length = gap_at(state[0]), math.exp(state[1])
-        each, size, along = weights(gap)
-        return [float(2.0 * tokens * each / (size * length)), float(free * along / length)]
+        """Return those of s and r."""
+        each, size, along = weights(*ends(state[0]))
+        return [float(2.0 * tokens * each / (size * state[1])), float(free * along)]
 
-    state = np.array([math.log(others / (1.0 - start)), 0.0])
+    state = np.array([math.log(((tokens - 1) * start + 1.0) / (1.0 - start)), 1.0])
     values = np.repeat(state[:, None], len(t), axis=1)
     for first, last in ((0.0, places.until), (places.until, math.inf)):
         end = min(last, t[-1])
@@ -194,7 +219,7 @@ def _equiangular(
             if inside.any():
                 values[:, inside] = solved.sol(t[inside])
             state = solved.y[:, -1]
-    return np.where(t == 0.0, start, 1.0 - gap_at(values[0])), np.exp(values[1])
+    return np.where(t == 0.0, start, 1.0 - ends(values[0])[0]), values[1]
 
 
 @with_types
@@ -221,8 +246,8 @@ def meeting_time(
     def slowness(u: float) -> float:
         # u = -log(1 - g): without it the integrand has a pole at the end.
         gap = math.exp(-u)
-        each = float(_weights(gap, tokens, beta, normalised)[0])
-        return 0.5 / (each * ((tokens - 1) * (1.0 - gap) + 1.0))
+        others = (tokens - 1) * (1.0 - gap) + 1.0
+        return 0.5 / (float(_weights(gap, others, tokens, beta, normalised)[0]) * others)
 
     value, _ = quad(
         slowness, -math.log1p(-start), -math.log(delta), epsabs=1e-12, epsrel=1e-11, limit=500

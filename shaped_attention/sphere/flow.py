@@ -54,13 +54,13 @@ def sphere_flow(
         each, all together.
     keep
         "V" for the Gram matrices, which `compare` and figures need, or a function of Gram matrices
-        (B, N, N) that returns a tensor (B, ...), such as ``lambda v: cluster_count(v, 1e-3)``,
-        which needs the cosines ``sa.correlations(v)`` where lengths vary.
+        (B, N, N) that returns a tensor (B, ...), such as ``lambda v: cluster_count(v, 1e-3)``.
     keep_tokens
         Whether to keep the tokens too.
     tolerance
-        Largest local error of a token per step, at least 1e-12. Errors of V are of this order
-        times the number of steps while tokens separate, and smaller where they approach.
+        Largest local error of a token per step, divided by max(1, |x|), at least 1e-12. Errors of V
+        are of this order times the number of steps while tokens separate, and smaller where they
+        approach.
     chunk
         Number of samples integrated together. It changes results only by rounding errors.
 
@@ -84,7 +84,9 @@ def sphere_flow(
     ValueError
         If an argument is outside its range, or the shapes are incompatible.
     FloatingPointError
-        If the field overflows, or is too steep to integrate.
+        If the field overflows, or is too steep to integrate; if the branch reads normalised tokens
+        ("before", "sandwich", `MixLN`) and one comes within 10 tolerances of 0, as under repulsion,
+        which takes lengths to 0 in finite time; or if a normalised branch is 0.
     """
     at = checked_times(times)
     attention.check_start(start)
@@ -102,19 +104,12 @@ def sphere_flow(
         def moved(read: Tensor) -> Tensor:
             return attention.moved(read, time, which % len(start), beta=of_sample[which])
 
-        # A token of length 0 has no direction, and becomes NaN.
-        moves = places.output(moved, tokens, lambda x: x / x.norm(dim=-1, keepdim=True))
-        if places.until == 0.0:
-            return moves
-        tangent = moves - (moves * tokens).sum(-1, keepdim=True) * tokens
-        if places.until == np.inf:
-            return tangent
-        return torch.where((time < places.until)[:, None, None], tangent, moves)
+        return places.output(moved, tokens, lambda x: x / x.norm(dim=-1, keepdim=True))
 
     kept = integrate_flow(
         field, start.repeat(len(every), 1, 1), at.tolist(),
         lambda tokens: tokens if keep_tokens else measured(tokens, keep), tolerance, chunk,
-        autonomous=attention.autonomous and not 0.0 < places.until < np.inf, until=places.until,
+        autonomous=attention.autonomous, until=places.until, directed=places.read,
     )  # fmt: skip
     data = kept
     if keep_tokens:

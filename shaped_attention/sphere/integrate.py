@@ -5,7 +5,8 @@ with three evaluations per step. Every sample has its own time and step. On the 
 evaluated at unit tokens only: x -> f(x / |x|) is a smooth extension of the field whose flow
 preserves the sphere. So normalising the intermediate points and the new tokens does not lower the
 order, and weights exp(beta |x|^2) off the sphere never arise. Output times do not shorten steps:
-the Hermite cubic through both ends of a step, with the field as slopes, has the same order.
+the Hermite cubic through both ends of a step, with the field as slopes, has the same order. Only
+where tokens leave the sphere does a step end, and slope and step begin anew.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from torch import Tensor
 from shaped_attention.checks import argument_error, check_count, check_positive, real_array
 
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Map of tokens (B, N, r), times (B,) and indices of the samples (B,) to dx/dt (B, N, r)."""
+"""Map of tokens (B, N, r), times (B,) and indices of the samples (B,) to dx/dt (B, N, r).
+
+On the sphere dx/dt is the part of it that is tangent.
+"""
 
 Keep = Callable[[Tensor], Tensor]
 """Map of tokens or Gram matrices (B, ...) of a part of the samples to what is kept of each."""
@@ -39,6 +43,13 @@ _FINEST = 1e-12
 _STILL = 1e-15
 """Steps that move no token farther change only the last digit."""
 
+_SHORTEST = 10.0
+"""Tolerances at which a token loses its direction.
+
+A step through 0 has an error of at least a twelfth of its length, and of a sixth if it starts
+farther than a third of its length from 0. So it is accepted only from below 6 tolerances.
+"""
+
 
 def integrate_flow(
     field: Field,
@@ -50,12 +61,14 @@ def integrate_flow(
     *,
     autonomous: bool = False,
     until: float = torch.inf,
+    directed: bool = False,
 ) -> NDArray[np.float64]:
     """Return ``keep(tokens)`` (time, sample, ...) at increasing times, from tokens at time 0.
 
-    `tolerance` bounds the local error of a token per step, as a distance. If the field is
-    `autonomous`, samples that no longer move beyond rounding are left where they are. Tokens stay
-    on the sphere `until` a time; afterwards they move in space.
+    `tolerance` bounds the local error of a token per step, as a distance divided by max(1, |x|). If
+    the field is `autonomous`, samples that no longer move beyond rounding are left where they are.
+    Tokens stay on the sphere `until` a time; afterwards they move in space, where a `directed`
+    field needs their directions.
     """
     check_positive("tolerance", tolerance)
     if tolerance < _FINEST:
@@ -64,13 +77,27 @@ def integrate_flow(
     check_count("chunk", size)
     parts = []
     for first in range(0, len(start), size):
+        x, begin, kept = start[first : first + size], 0.0, list[Tensor]()
+        for sphere, end in ((True, until), (False, torch.inf)):
+            if begin == end or len(kept) == len(times):
+                continue
 
-        def of_chunk(tokens: Tensor, time: Tensor, which: Tensor, first: int = first) -> Tensor:
-            return field(tokens, time, which + first)
+            def slope(
+                tokens: Tensor, time: Tensor, which: Tensor, first: int = first, on: bool = sphere
+            ) -> Tensor:
+                moved = field(tokens, time, which + first)
+                return moved - (moved * tokens).sum(-1, keepdim=True) * tokens if on else moved
 
-        part = start[first : first + size]
-        steps = _integrated(of_chunk, part, times, keep, tolerance, autonomous, until)
-        parts.append(torch.stack(steps))
+            due = [time for time in times[len(kept) :] if time <= end]
+            leaves = end < times[-1]
+            least = _SHORTEST * tolerance if directed and not sphere else 0.0
+            x, seen = _integrated(
+                slope, x, begin, [*due, end] if leaves else due, keep, tolerance,
+                autonomous=autonomous, sphere=sphere, exact=leaves, least=least,
+            )  # fmt: skip
+            kept += seen[: len(due)]
+            begin = end
+        parts.append(torch.stack(kept))
     return torch.cat(parts, dim=1).cpu().numpy()
 
 
@@ -87,25 +114,34 @@ def checked_times(times: ArrayLike) -> NDArray[np.float64]:
 def _integrated(
     field: Field,
     start: Tensor,
+    begin: float,
     times: Sequence[float],
     keep: Keep,
     tolerance: float,
+    *,
     autonomous: bool,
-    until: float,
-) -> list[Tensor]:
-    """Return what `integrate_flow` does for samples that are integrated together."""
+    sphere: bool,
+    exact: bool,
+    least: float,
+) -> tuple[Tensor, list[Tensor]]:
+    """Return tokens after the last time (`exact`: at it), and what is kept at the times.
+
+    The samples are integrated together, on the sphere or in space, where tokens of at most the
+    length `least` are an error.
+    """
     x = start.clone()
     everyone = torch.arange(len(x), device=x.device)
-    now = x.new_zeros(len(x))
+    now = x.new_full((len(x),), begin)
     still = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     slope = field(x, now, everyone)
     if not bool(torch.isfinite(slope).all()):
-        raise FloatingPointError("the field at the start is not finite")
+        where = "the start" if begin == 0.0 else f"t = {begin:g}"
+        raise FloatingPointError(f"the field at {where} is not finite")
     step = _FIRST / _fastest(slope).clamp(min=1.0)
     seen = keep(x)
     kept = [seen.clone() for _ in times]
     # The index of the next output time of each sample, and these times.
-    due = torch.full_like(everyone, int(times[0] == 0.0))
+    due = torch.full_like(everyone, int(times[0] == begin))
     ends = x.new_tensor([*times, torch.inf])
 
     for steps in itertools.count():
@@ -121,7 +157,9 @@ def _integrated(
         # Usually all samples continue, and nothing is copied.
         those = slice(None) if len(going) == len(x) else going
         old, first, began, h = x[those], slope[those], now[those], step[those]
-        new, last, error, rate = _attempt(field, old, first, began, h, going, until)
+        if exact:
+            h = torch.minimum(h, times[-1] - began)
+        new, last, error, rate = _attempt(field, old, first, began, h, going, sphere)
         error = torch.nan_to_num(error, nan=torch.inf)
         accepted = error <= tolerance
         factor = _SAFETY * (tolerance / error.clamp(min=1e-300)) ** (1.0 / 3.0)
@@ -134,6 +172,11 @@ def _integrated(
             )
         if autonomous:
             still[going] |= accepted & (_fastest(last) * proposed < _STILL)
+        if least and bool(((length := new.norm(dim=-1).amin(-1)) < least)[accepted].any()):
+            when = float((began + h)[accepted & (length < least)].min())
+            raise FloatingPointError(
+                f"a token reaches length 0 near t = {when:g}, where it has no direction"
+            )
         moved, ended = going, began + h
         if not bool(accepted.all()):
             moved, those = going[accepted], going[accepted]
@@ -146,7 +189,7 @@ def _integrated(
             place = due[which]
             share = ((ends[place] - began[part]) / h[part])[:, None, None]
             here = _between(share, h[part], old[part], new[part], first[part], last[part])
-            seen = keep(_unit(here, ends[place], until))
+            seen = keep(_unit(here, sphere))
             for k in torch.unique(place).tolist():
                 kept[k][which[place == k]] = seen[place == k]
             due[which] += 1
@@ -157,7 +200,7 @@ def _integrated(
     seen = keep(x)
     for k, values in enumerate(kept):
         values[due <= k] = seen[due <= k]
-    return kept
+    return x, kept
 
 
 def _between(
@@ -179,28 +222,24 @@ def _fastest(slope: Float[Tensor, "B N r"]) -> Float[Tensor, " B"]:
 
 def _attempt(
     field: Field, x: Tensor, first: Tensor, now: Tensor, h: Tensor, which: Int[Tensor, " B"],
-    until: float,
+    sphere: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return new tokens, the field there, the largest error estimate and a rate of relaxation.
 
     The rate (B,) is that of the change of the field between the last two points.
     """
     step = h[:, None, None]
-    half, most, end = now + 0.5 * h, now + 0.75 * h, now + h
-    second = field(_unit(x + 0.5 * step * first, half, until), half, which)
-    middle = _unit(x + 0.75 * step * second, most, until)
-    third = field(middle, most, which)
-    new = _unit(x + step * (2.0 * first + 3.0 * second + 4.0 * third) / 9.0, end, until)
-    last = field(new, end, which)
-    apart = step * (-5.0 * first + 6.0 * second + 8.0 * third - 9.0 * last) / 72.0
+    second = field(_unit(x + 0.5 * step * first, sphere), now + 0.5 * h, which)
+    middle = _unit(x + 0.75 * step * second, sphere)
+    third = field(middle, now + 0.75 * h, which)
+    new = _unit(x + step * (2.0 * first + 3.0 * second + 4.0 * third) / 9.0, sphere)
+    last = field(new, now + h, which)
+    error = (step * (-5.0 * first + 6.0 * second + 8.0 * third - 9.0 * last) / 72.0).norm(dim=-1)
+    if not sphere:
+        error = error / new.norm(dim=-1).clamp(min=1.0)
     rate = (last - third).flatten(1).norm(dim=-1) / (new - middle).flatten(1).norm(dim=-1)
-    rate = torch.nan_to_num(rate, nan=0.0, posinf=0.0)
-    return new, last, apart.norm(dim=-1).amax(-1), rate
+    return new, last, error.amax(-1), torch.nan_to_num(rate, nan=0.0, posinf=0.0)
 
 
-def _unit(tokens: Tensor, time: Tensor, until: float) -> Tensor:
-    """Return tokens (B, N, r) normalised, except in samples whose time (B,) is not before that."""
-    if until == 0.0:
-        return tokens
-    unit = tokens / tokens.norm(dim=-1, keepdim=True)
-    return unit if until == torch.inf else torch.where((time < until)[:, None, None], unit, tokens)
+def _unit(tokens: Tensor, sphere: bool) -> Tensor:
+    return tokens / tokens.norm(dim=-1, keepdim=True) if sphere else tokens

@@ -42,7 +42,10 @@ from shaped_attention.sphere.starts import SpherePart, unit_rows
 from shaped_attention.sphere.token_attention import TokenAttention
 
 _LARGEST_SCALE = 1e12
-"""Largest sigma and noisy step: with weights of at most exp(600) nothing overflows."""
+"""Largest sigma and noisy step: with weights of at most exp(600) nothing overflows.
+
+The scores of `RandomHeads` have no bound. With USA their weights may overflow, which is an error.
+"""
 
 
 @recorded("sphere network", observe="keep")
@@ -111,7 +114,10 @@ def sphere_network(
         If an argument is outside its range.
     FloatingPointError
         If the norm of a token overflows, or a token to be normalised is zero. (Without
-        normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.)
+        normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.) If
+        a layer that reads normalised tokens ("before", "sandwich", `MixLN`) moves one against its
+        direction by its length or more, as under repulsion, whose flow reaches length 0 in finite
+        time.
     """
     attention.check_start(start)
     _check_layers(sigma, centred or noise is not None, step, layers, seed, save_every)
@@ -130,6 +136,8 @@ def sphere_network(
             lambda rows: _normalised(rows, layer),
         )  # fmt: skip
         moved = tokens if centred else tokens + step * mixed
+        if places.read and layer >= free and bool(((moved * tokens).sum(-1) <= 0.0).any()):
+            raise FloatingPointError(f"layer {layer + 1} takes a token through 0 or beside it")
         if sigma > 0.0:
             product = WeightProduct(Draws(key, samples, layer), int(samples[0]))
             root = _root(attention, noise, tokens, mixed, product)
@@ -164,8 +172,9 @@ def noisy_chain(
         R' = D D^T + E E^T,   D = F + s h w F + sigma sqrt(h/d) w F H,   E = sigma sqrt(h/d) w F B,
 
     exactly. The next F is [D, E] with normalised rows, reduced by QR to N columns if it has more.
-    B has d - r columns if d - r <= r + 1 and r otherwise, so F never has more than d columns. With
-    `noise` a root of its S, whose law is the same from F as from X, replaces w F in the noise.
+    B has c rows, as many as w F has columns, and d - r columns if d - r <= c + 1, else c: F never
+    has more than d columns. With `noise` a root of its S, of at most N columns, replaces w F in the
+    noise; its law is the same from F as from X.
 
     As h -> 0 this integrates, to weak order 1, the SDE of Gram matrices with the drift
     `SphereAttention.gram_field` and the bracket `gram_bracket`. For any h its matrices are positive
@@ -285,7 +294,8 @@ def _run(
     def kept(paths: Paths, point: int) -> Array:
         return measured(paths.state[:, 0], keep).detach().cpu().numpy()
 
-    stepper = _Layers(spec, move, noise.columns if noise else 0)
+    columns = noise.columns(state.shape[-1]) if noise else 0
+    stepper = _Layers(spec, move, columns)
     data = run_paths(spec, stepper, "sphere", {"kept": kept}).measured["kept"]
     result = flow_result(data[None], start, keep, lengths).isel(beta=0)
     result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))

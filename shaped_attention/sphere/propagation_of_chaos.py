@@ -68,7 +68,7 @@ def particle_angles(
     if start.ndim != 2 or start.size == 0 or not np.isfinite(start).all():
         raise argument_error("start", "finite angles (samples, N)", start.shape)
     first = tokens_of(torch.from_numpy(start))
-    return integrate_flow(attention.field, first, at, angles_of, tolerance, autonomous=True)
+    return integrate_flow(attention.moved, first, at, angles_of, tolerance, autonomous=True)
 
 
 @recorded()

@@ -53,6 +53,9 @@ Product = Callable[[Tensor, int], Tensor]
 
 RELU = "plain_relu"
 
+_MOST_HEADS = 2**15 - 2
+"""Draws have 2^16 slots: two for each head, and three for the last matrix of `noisy_chain`."""
+
 
 class Noise(ABC):
     """Random weights of a layer: what multiplies the last of them, and the mean of S."""
@@ -67,10 +70,9 @@ class Noise(ABC):
     def kernel(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
         """Return the mean of S given R, or raise ValueError if it has no closed form."""
 
-    @property
     @abstractmethod
-    def columns(self) -> int:
-        """The largest number of columns of an intermediate matrix, if it exceeds r."""
+    def columns(self, r: int) -> int:
+        """Return the largest number of columns of a matrix that `root` makes of tokens (N, r)."""
 
 
 @storable
@@ -85,7 +87,8 @@ class RandomHeads(Noise):
     Parameters
     ----------
     heads
-        Number of heads H >= 1. The speed does not depend on it.
+        Number of heads H from 1 to 32,766: a layer has at most 65,536 random matrices, of which
+        heads need two each. The speed of the tokens does not depend on it.
     key_width
         Number of rows k of the Gaussian matrices Q_h and K_h (k, d); None for the limit
         k -> infinity, x_i^T M_h x_j with a Gaussian matrix M_h (d, d).
@@ -93,7 +96,7 @@ class RandomHeads(Noise):
     Raises
     ------
     ValueError
-        If an argument is not a positive integer.
+        If an argument is not an integer in its range.
     """
 
     heads: int = 1
@@ -101,6 +104,9 @@ class RandomHeads(Noise):
 
     def __post_init__(self) -> None:
         check_count("heads", self.heads)
+        if self.heads > _MOST_HEADS:
+            reason = "since a layer has at most 65,536 random matrices"
+            raise argument_error("heads", f"at most {_MOST_HEADS:,}, {reason}", self.heads)
         if self.key_width is not None:
             check_count("key_width", self.key_width)
 
@@ -121,10 +127,9 @@ class RandomHeads(Noise):
         """Raise ValueError: E w R w^T is not known."""
         raise argument_error("noise", "None or a RandomMLP, for a known mean of S", self)
 
-    @property
-    def columns(self) -> int:
-        """That of the queries."""
-        return self.key_width or 0
+    def columns(self, r: int) -> int:
+        """Return that of the queries, or of all heads side by side."""
+        return max(self.key_width or 0, self.heads * r)
 
 
 @storable
@@ -196,9 +201,8 @@ class RandomMLP(Noise):
         """Whether phi is odd, so that antipodes stay antipodes."""
         return self.activation != RELU and not any(self.squares[::2])
 
-    @property
-    def columns(self) -> int:
-        """That of the hidden layer."""
+    def columns(self, r: int) -> int:
+        """Return that of the hidden layer."""
         return self.width or 0
 
 
@@ -236,7 +240,7 @@ def noise_bracket(
     return (part + part.transpose(-2, -1)) / dimension
 
 
-def check_noise(gram: Float[Tensor, "*B N N"], dimension: int | None) -> int:
+def check_dimension(gram: Float[Tensor, "*B N N"], dimension: int | None) -> int:
     """Return the dimension; raise ValueError unless it is a width and R has unit diagonal."""
     if dimension is None:
         raise argument_error("dimension", "given together with sigma", dimension)

@@ -64,7 +64,7 @@ def metastability(
         return torch.cat([values, angles_of(x)], dim=-1) if dimension == 2 else values
 
     def cell(beta: float) -> xr.Dataset:
-        field = SphereAttention(beta, normalised).field
+        field = SphereAttention(beta, normalised).moved
         values = integrate_flow(field, start, at.tolist(), measured, tolerance, autonomous=True)
         names = ("clusters", "order", "gap")
         data = xr.Dataset({x: (("time", "sample"), values[..., k]) for k, x in enumerate(names)})

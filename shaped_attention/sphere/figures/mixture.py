@@ -78,7 +78,7 @@ def mixture(
             gaps = _gaps(angles_of(x), delta) if dimension == 2 else torch.zeros_like(masses)
             return torch.stack([masses, gaps], dim=1)
 
-        field = SphereAttention(beta, normalised).field
+        field = SphereAttention(beta, normalised).moved
         start = uniform_start(size, dimension, samples, seed)
         kept = integrate_flow(field, start, [time], measured, tolerance, autonomous=True)[0]
         clusters = (kept[:, 0] > 0.0).sum(-1)
