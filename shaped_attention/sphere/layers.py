@@ -116,7 +116,7 @@ def sphere_network(
         If the norm of a token overflows, or a token to be normalised is zero. (Without
         normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.) If
         a layer that reads normalised tokens ("before", "sandwich", `MixLN`) moves one against its
-        direction by its length or more, as under repulsion, whose flow reaches length 0 in finite
+        direction by more than its length, as under repulsion, whose flow reaches length 0 in finite
         time.
     """
     attention.check_start(start)
@@ -136,8 +136,10 @@ def sphere_network(
             lambda rows: _normalised(rows, layer),
         )  # fmt: skip
         moved = tokens if centred else tokens + step * mixed
-        if places.read and layer >= free and bool(((moved * tokens).sum(-1) <= 0.0).any()):
-            raise FloatingPointError(f"layer {layer + 1} takes a token through 0 or beside it")
+        if places.read and layer >= free and bool(((moved * tokens).sum(-1) < 0.0).any()):
+            raise FloatingPointError(
+                f"layer {layer + 1} takes a token past 0, where it has no direction"
+            )
         if sigma > 0.0:
             product = WeightProduct(Draws(key, samples, layer), int(samples[0]))
             root = _root(attention, noise, tokens, mixed, product)
