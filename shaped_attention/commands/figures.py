@@ -114,6 +114,7 @@ def histograms(
     is the folder of a model. The default is all-MiniLM-L6-v2 on 70 tokens of Moby-Dick.
     """
     from shaped_attention.sphere.trained import (
+        EXAMPLE_MODEL,
         example_hidden_states,
         read_hidden_states,
         record_hidden_states,
@@ -122,13 +123,15 @@ def histograms(
     for option, value in (("--key", key), ("--text", text)):
         if file is None and value is not None:
             raise ValueError(f"{option} {value} needs FILE")
+    name = EXAMPLE_MODEL if file is None else file.stem
     if file is None:
         states = example_hidden_states()[1]
     elif text is None:
         states = read_hidden_states(file, key)
     else:
         states = record_hidden_states(file, text.read_text(encoding="utf-8"))[:, 0]
-    _draw("sphere", "histograms", figures, results, hidden_states=states, delta=delta)
+    options = {"hidden_states": states, "delta": delta, "model": name}
+    _draw("sphere", "histograms", figures, results, **options)
 
 
 sphere_command.commands["histograms"] = histograms

@@ -1,15 +1,18 @@
 """Panels of a figure, new or given as `ax`, and how densities are drawn in them.
 
 Every plotting function has the argument `ax`. Without it, the function draws a new Figure in the
-package's style and returns it. The style is seaborn's, with colour-blind safe colours, and with a
-line style per sampler so that the figure can be read in greyscale. With `ax`, the function draws
-into these Axes in their own style, writes nothing on the rest of the figure, and returns them.
+package's style and returns it. The style is seaborn's; colour-blind readers can tell the colours
+apart, and so can readers of a grey print, because the lightness of the colours differs and each has
+a line style. If a new figure has several panels, they are lettered (a), (b), and so on. With `ax`,
+the function draws into these Axes in their own style, writes nothing on the rest of the figure, and
+returns them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from string import ascii_lowercase
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib as mpl
@@ -42,7 +45,16 @@ Drawn = Figure | Any
 """Type of what a plotting function returns: a new Figure, or the `ax` that was given."""
 
 LINES = ("-", "--", ":", "-.")
-COLORS = sns.color_palette("colorblind")
+_DISTINCT = "#0f5fa8", "#f2a21e", "#5a0f4a", "#14a37f", "#c8501e", "#93d0f5", "#141414"
+_MORE = "#999933", "#332288", "#b4b4b4"
+"""Distinct in colour; in grey print, only the line style tells them from the first seven."""
+COLORS = sns.color_palette([*_DISTINCT, *_MORE])
+UNRESOLVED = "0.85"
+"""Colour of what the samples do not resolve."""
+
+OF_SAMPLES = "bands: 5–95 % of samples"
+OF_DENSITIES = "bands: pointwise 95 % intervals"
+"""What bands show, in notes of figures."""
 
 
 def look(index: int) -> dict[str, Any]:
@@ -121,6 +133,8 @@ class Panels:
         for axis in every[max(0, count - self._columns) : count]:
             # Above a missing panel, shared axes would have no numbers.
             axis.tick_params(labelbottom=True)
+        for letter, axis in zip(ascii_lowercase, every[:count] if count > 1 else (), strict=False):
+            axis.set_title(f"({letter})", loc="left", fontsize="medium")
         return list(every[:count])
 
     @property

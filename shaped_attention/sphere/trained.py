@@ -43,6 +43,8 @@ from shaped_attention.torch_models.recording import (
 )
 
 _EXAMPLE = "minilm_hidden_states.npz"
+EXAMPLE_MODEL = "all-MiniLM-L6-v2"
+"""Name of the model of `example_hidden_states`."""
 
 
 @with_types
@@ -116,6 +118,7 @@ def inner_products(
     bins: int = 80,
     quantiles: Sequence[float] = (0.05, 0.25, 0.75, 0.95),
     delta: float = 0.1,
+    model: str = "a trained model",
 ) -> xr.Dataset:
     """Compute the law of the cosines <x_i, x_j> / (|x_i| |x_j|), i < j, in each layer.
 
@@ -130,12 +133,15 @@ def inner_products(
         Levels of the quantiles, from 0 to 1.
     delta
         Two tokens are close if their cosine is at least 1 - delta; strictly between 0 and 1.
+    model
+        Name of the model, for the title of the figure.
 
     Returns
     -------
     xarray.Dataset with `density` (layer, cosine) at the centres of the bins, with integral 1,
     `mean`, `median` and `close` (layer), the last the fraction of close pairs, and `quantile`
-    (layer, level). Its `attrs` hold the numbers of tokens, features and samples, and delta.
+    (layer, level). Its `attrs` hold the numbers of tokens, features and samples, delta and the
+    name of the model.
 
     Raises
     ------

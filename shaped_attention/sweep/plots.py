@@ -6,6 +6,7 @@ import numpy as np
 import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from shaped_attention.checks import argument_error, check_choice
@@ -15,7 +16,7 @@ from shaped_attention.figures.labels import (
     parameter_label,
     sampler_label,
 )
-from shaped_attention.figures.panels import Drawn, Panels, Target, look, styled
+from shaped_attention.figures.panels import UNRESOLVED, Drawn, Panels, Target, look, styled
 from shaped_attention.sweep.reading import sweep_of
 
 
@@ -26,6 +27,8 @@ def heat_maps(
     label: str = "",
     limits: tuple[float, float] | None = None,
     *,
+    resolved: xr.DataArray | None = None,
+    logarithmic: bool = False,
     ax: Target = None,
 ) -> Drawn:
     """Draw heat maps over two axes with their numbers, one per value of a further dimension.
@@ -40,6 +43,10 @@ def heat_maps(
         Title of the figure, and label of the colour bar.
     limits
         Limits of the colour scale; by default the range of the values.
+    resolved
+        Where the samples resolve the value, in the shape of `values`: other cells are grey.
+    logarithmic
+        Whether colours are those of the logarithm; zeros are then blank.
     ax
         Axes to draw into, one per panel.
 
@@ -49,6 +56,10 @@ def heat_maps(
         If `values` do not have two axes and at most one further dimension, or `ax` does not have
         one Axes per panel.
     """
+    if resolved is not None:
+        values = values.where(resolved)
+    elif logarithmic:
+        values = values.where(values > 0.0)
     values = _ascending(values)
     if values.ndim not in (2, 3):
         needed = "over two axes, and at most one dimension of panels"
@@ -58,14 +69,19 @@ def heat_maps(
     names = _names(values, across)
     panels = Panels(ax, names, (1.2 + 4.8 * len(names), 4.2), titles=across is not None)
     low, high = limits or (float(values.min()), float(values.max()))
+    if logarithmic and not low < high:  # no value, or a single one
+        low, high = (0.5 * high, high) if high > 0.0 else (0.5, 1.0)
+    colours = LogNorm(low, high) if logarithmic else Normalize(low, high)
     for k, axis in enumerate(panels.axes):
         one = values if across is None else values.isel({across: k})
         numbers = one.transpose(y, x).values
         sns.heatmap(
             numbers[::-1], ax=axis, annot=numbers.size <= 150, fmt=".2g", annot_kws={"size": 7},
             xticklabels=_ticks(one[x]), yticklabels=_ticks(one[y])[::-1],
-            vmin=low, vmax=high, cmap="viridis", cbar=False,
+            norm=colours, cmap="viridis", cbar=False, mask=np.isnan(numbers[::-1]),
         )  # fmt: skip
+        axis.set_facecolor("white" if resolved is None else UNRESOLVED)
+        axis.grid(visible=False)
         axis.set(xlabel="", ylabel="")
     panels.label(parameter_label(x), parameter_label(y))
     panels.colorbar(panels.axes[-1].collections[0], panels.axes, label=label)
@@ -118,14 +134,70 @@ def small_multiples(
     return panels.finish(title, legend=True)
 
 
+@styled
+def ordered_curves(
+    values: xr.DataArray,
+    title: str | None = None,
+    label: str = "",
+    error: xr.DataArray | None = None,
+    *,
+    ax: Target = None,
+) -> Drawn:
+    """Draw curves along the last axis in one panel: a shade for each value of the other.
+
+    Parameters
+    ----------
+    values
+        Numbers (sampler, shades, axis). The SDE is drawn as lines, and other samplers as markers
+        with intervals, side by side around their value of the axis.
+    title, label, error
+        As for `small_multiples`.
+    ax
+        Axes to draw into.
+
+    Raises
+    ------
+    ValueError
+        If `values` have other dimensions or an axis without numbers, or `ax` is not one Axes.
+    """
+    if "sampler" not in values.dims or values.ndim != 3:
+        raise argument_error("values", "over sampler and two axes", values.dims)
+    error = None if error is None else _ascending(error.assign_coords(values.coords))
+    values = _ascending(values).transpose("sampler", ...)
+    _, shade, x = map(str, values.dims)
+    if not np.issubdtype(values[x].dtype, np.number):
+        raise argument_error("values", "over an axis of numbers", values[x].values.tolist())
+    panels = Panels(ax, ["curves"], (7.0, 4.6))
+    (axis,), at, names = panels.axes, values[x].values, _names(values, shade)
+    apart = 0.6 * float(np.diff(at).min(initial=np.inf)) if len(at) > 1 else 0.0
+    offsets = apart * (np.arange(len(names)) / max(1, len(names) - 1) - 0.5)
+    colours = sns.color_palette("viridis", len(names))
+    for m, sampler in enumerate(values["sampler"].values.tolist()):
+        for k, (name, colour) in enumerate(zip(names, colours, strict=True)):
+            one = values.sel(sampler=sampler).isel({shade: k}).values
+            spread = None if error is None else error.sel(sampler=sampler).isel({shade: k}).values
+            text = f"{sampler_label(sampler)}, {name}"
+            if sampler == "sde":
+                axis.plot(at, one, color=colour, linewidth=1.2, label=text)
+            else:
+                axis.errorbar(
+                    at + offsets[k], one, spread, color=colour, fmt="osD^v"[m % 5], markersize=3.5,
+                    capsize=1.5, linewidth=0.8, label=text,
+                )  # fmt: skip
+    axis.set(xlabel=parameter_label(x), ylabel=label)
+    axis.legend(fontsize="xx-small", ncols=max(1, values.sizes["sampler"]))
+    return panels.finish(title, note="markers are set apart; bars: intervals of the means")
+
+
 def sweep_figures(
     data: xr.Dataset, summary: xr.Dataset, distances: xr.Dataset | None, observable: str
 ) -> dict[str, Figure]:
     """Draw the figures that suit a sweep, by name, for one observable at the last time.
 
     With two axes, `mean` and `stopped` are heat maps with one panel per sampler, and `distance` is
-    a heat map of the Kolmogorov-Smirnov distance. With one or two axes, `curves` shows the means
-    with their intervals against the longer axis.
+    a heat map of the Kolmogorov-Smirnov distance, in which cells that are within the margin of 0
+    are grey. `curves` shows the means with their intervals; of two axes, against the one with which
+    they vary most.
 
     Raises
     ------
@@ -139,27 +211,43 @@ def sweep_figures(
     mean_label = expectation_label(observable)
     at = f"$t$ = {float(summary['time'][-1]):.4g}" if "time" in summary.coords else "the last time"
     last = summary.isel(time=-1).sel(observable=observable)
-    figures = {}
-    if len(axes) == 2:
-        figures["mean"] = heat_maps(last["mean"], f"{mean_label} at {at}", mean_label)
-        stopped = summary["stopped"].isel(fraction=-1)
-        title = f"fraction of paths stopped by {at}"
-        figures["stopped"] = heat_maps(stopped, title, "fraction of paths")
-        if distances is not None and observable in distances["kept"].values:
-            one = distances["distance"].isel(time=-1).sel(kept=observable)
-            margin = float(distances["margin"].max())
-            first, second = (sampler_label(distances.attrs[k]) for k in ("first", "second"))
-            title = (
-                f"KS distance of {observable_label(observable)} at {at}, {first} and {second} "
-                f"(known to ± {margin:.3f})"
-            )
-            # Unresolved distances stay in the lower half of the colour scale.
-            limits = (0.0, max(2.0 * margin, float(one.max())))
-            figures["distance"] = heat_maps(one, title, "KS distance", limits)
-    ordered = sorted(axes, key=lambda name: summary.sizes[name])
+    varies = {x: float((last["mean"].max(x) - last["mean"].min(x)).mean()) for x in axes}
+    ordered = sorted(axes, key=varies.__getitem__)
     mean, half = (last[name].transpose("sampler", *ordered) for name in ("mean", "half_width"))
-    figures["curves"] = small_multiples(mean, f"{mean_label} at {at}", mean_label, half)
-    return figures
+    ranges = ", ".join(f"{varies[x]:.2g} with {parameter_label(x)}" for x in reversed(ordered))
+    title = f"{mean_label} at {at} varies by {ranges}"
+    if len(axes) == 1:
+        return {"curves": small_multiples(mean, title, mean_label, half)}
+    numbers = np.issubdtype(mean[ordered[-1]].dtype, np.number)
+    draw = ordered_curves if numbers else small_multiples
+    off = float((mean.max("sampler") - mean.min("sampler")).max())
+    agreement = f": the samplers are at most {off:.2g} apart" if mean.sizes["sampler"] > 1 else ""
+    stopped = 100.0 * summary["stopped"].isel(fraction=-1)
+    most = f"At most {float(stopped.max()):.2g} % of paths have stopped by {at}"
+    figures = {
+        "mean": heat_maps(last["mean"], f"{mean_label} at {at}{agreement}", mean_label),
+        "stopped": heat_maps(
+            stopped, f"{most}; blank: none", "% of paths, log scale", logarithmic=True
+        ),
+    }
+    if distances is not None and observable in distances["kept"].values:
+        figures["distance"] = _distance_map(distances, observable, at)
+    return figures | {"curves": draw(mean, title, mean_label, half)}
+
+
+def _distance_map(distances: xr.Dataset, observable: str, at: str) -> Figure:
+    """Draw the distances that are larger than their margin."""
+    one, margin = distances["distance"].isel(time=-1).sel(kept=observable), distances["margin"]
+    first, second = (sampler_label(distances.attrs[k]) for k in ("first", "second"))
+    resolved, largest = one > margin, float(margin.max())
+    title = (
+        f"{first} and {second} differ by more than {largest:.2g} in {int(resolved.sum())} of "
+        f"{one.size} cells\nKS distance of {observable_label(observable)} at {at}; grey: not "
+        "resolved at 95 %"
+    )
+    limits = (0.0, max(2.0 * largest, float(one.max())))
+    figure: Figure = heat_maps(one, title, "KS distance", limits, resolved=resolved)
+    return figure
 
 
 def _ascending(values: xr.DataArray) -> xr.DataArray:

@@ -59,18 +59,19 @@ def figure_causal(
 
 @recorded()
 def figure_heads(
-    tokens: int = 2, samples: int = 2**14, seed: int = 0, progress: bool | None = None
+    tokens: int = 2, samples: int = 2**15, seed: int = 0, progress: bool | None = None
 ) -> xr.Dataset:
     """1, 2 and 8 heads without an output projection, gamma = 1/sqrt 2, tau_0 = 1.
 
     Heads average out the noise of the scores and leave the drift. Two tokens by default: a head
-    needs columns for all of them, and the smallest width is 8 heads of 6 columns.
+    needs columns for all of them, and the smallest width is 8 heads of 6 columns. Returns the
+    variables of `densities`, and the strong error of `convergence` with its rate.
     """
     models: dict[str, Layer] = {
         f"H = {heads}": ShapedAttention(1 / math.sqrt(2), heads=heads) for heads in (1, 2, 8)
     }
     widths = tuple(8 * (2 * tokens + 2) * k for k in (1, 2, 4))
-    return _family(models, tokens, widths, samples, seed, progress, pairs=2**14)
+    return _family(models, tokens, widths, samples, seed, progress, 2**14, ("strong",))
 
 
 @recorded()
@@ -78,14 +79,14 @@ def figure_tokens(
     tokens: Sequence[int] = (2, 4, 8, 16),
     width: int = 200,
     depth: int = 100,
-    samples: int = 2**13,
+    samples: int = 2**14,
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Effect of the number of tokens m: rho_01 and V_01 for m = 2, 4, 8 and 16.
 
     gamma = 0.6 and tau_0 = 0.5, so that the scores have a visible effect. Returns the variables of
-    `original.figure_1_right`, with m as the model.
+    `original.densities`, with m as the model.
     """
     block = ShapedAttention(0.6, 0.5)
     parts = [
@@ -100,21 +101,19 @@ def figure_keys(
     tokens: int = 4,
     width: int = 200,
     depth: int = 100,
-    samples: int = 2**13,
+    samples: int = 2**15,
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Effect of the key size n_k: none in the limit, and little at finite width.
 
-    Like `figure_tokens`, for n_k = 1, 8 and n.
+    Like `figure_tokens`, for n_k = 1, 8 and n. The SDE is the same for all, so that its samples of
+    the models are samples of one law.
     """
     models: dict[str, Layer] = {
         rf"$n_k$ = {keys}": ShapedAttention(0.6, 0.5, key_size=keys) for keys in (1, 8, width)
     }
     data = densities(models, equicorrelated(tokens, RHO_0), width, depth, samples, seed, progress)
-    for name in ("rho", "covariance"):
-        # The limit is the same for all: its samples differ only by chance.
-        data[name].loc[{"sampler": "SDE"}] = data[name].sel(sampler="SDE").values[:1]
     return data.assign_coords(key_size=("model", [1, 8, width]))
 
 
@@ -172,30 +171,31 @@ def _family(
     seed: int,
     progress: bool | None,
     pairs: int = 2**12,
+    errors: tuple[str, ...] = ("distance", "weak", "strong"),
 ) -> xr.Dataset:
-    """Return samples of rho_01 and V_01 at the largest width, and distances to the SDE by width.
+    """Return samples of rho_01 and V_01 at the largest width, and errors by width, all by model.
 
-    To the variables of `densities` it adds those of `distances_by_width`, and the weak and strong
-    errors of `convergence` with their fitted rates, all by model.
+    To the variables of `densities` it adds those of `distances_by_width` if "distance" is among the
+    errors, and the weak and strong errors of `convergence` that are, with their fitted rates.
     """
     v0, horizon = equicorrelated(tokens, RHO_0), 0.5
     width = widths[-1]
-    depth, drawn = round(width * horizon), min(samples, 2**14)
-    kinds = [f"{kind}{end}" for kind in ("weak", "strong") for end in _ENDINGS]
+    depth, drawn = round(width * horizon), min(samples, 2**15)
+    kinds = [f"{kind}{end}" for kind in errors if kind != "distance" for end in _ENDINGS]
     common: dict[str, Any] = {"horizon": horizon, "seed": seed, "progress": False}
-    laws, errors = [], []
-    with progress_bar("parts", progress, total=1 + 2 * len(models)) as bar:
+    found = []
+    with progress_bar("parts", progress, total=1 + len(models)) as bar:
         samples_of = densities(models, v0, width, depth, drawn, seed, False)
         bar.update()
         for layer in models.values():
-            laws.append(distances_by_width(layer, v0, widths, samples=samples, **common))
-            bar.update()
             coupled = convergence(layer, v0, widths, samples=min(samples, pairs), **common)
-            errors.append(coupled[kinds])
+            parts = [coupled[kinds]]
+            if "distance" in errors:
+                parts.append(distances_by_width(layer, v0, widths, samples=samples, **common))
+            found.append(xr.merge(parts, combine_attrs="drop"))
             bar.update()
     model = xr.DataArray(list(models), dims="model", name="model")
-    distances = xr.concat(laws, model, combine_attrs="drop")
-    strong = xr.concat(errors, model, combine_attrs="drop")
-    return xr.merge([samples_of, distances, strong], combine_attrs="override").assign_attrs(
+    by_model = xr.concat(found, model, combine_attrs="drop")
+    return xr.merge([samples_of, by_model], combine_attrs="override").assign_attrs(
         horizon=horizon, shown=SHOWN
     )

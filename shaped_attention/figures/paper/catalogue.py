@@ -14,7 +14,7 @@ def _recipe(data: str, plot: str, about: str, title: str, **rest: Any) -> Recipe
 
 _GAMMAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _WIDTHS = (64, 256, 1024)
-_OF_WIDTH_200 = {"tokens": 4, "width": 200, "depth": 100, "samples": 2**13}
+_OF_WIDTH_200 = {"tokens": 4, "width": 200, "depth": 100, "samples": 2**15}
 _SMALL = {"width": 20, "depth": 10, "samples": 30, "tokens": 2}
 
 FIGURES: dict[str, Recipe] = {
@@ -22,26 +22,26 @@ FIGURES: dict[str, Recipe] = {
         "original:figure_1_left",
         "plots:layer_curves",
         "Correlation of two tokens against the layer: shaped, unshaped, and unshaped Pre-LN.",
-        r"Transformers: $n=%(width)d$, $L=%(depth)d$, $\gamma=1/\sqrt{8}$, "
-        r"$\tau_0=1$, $m=%(tokens)d$",
+        "Unshaped transformers collapse their tokens, shaped ones do not\n"
+        r"$n=%(width)d$, $L=%(depth)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$, $m=%(tokens)d$",
         options={"tokens": 4, "width": 200, "depth": 150, "samples": 2**12},
         small=_SMALL,
     ),
     "1-right": _recipe(
         "original:figure_1_right",
-        "plots:density_panels",
+        "law_plots:density_panels",
         "Samples of rho_01 and V_01 at the last layer: chain and SDE (also figure 7).",
-        r"Last layer, chain and SDE: $n=%(width)d$, $L=%(depth)d$, $\gamma=1/\sqrt{8}$, "
-        r"$\tau_0=1$, $m=%(tokens)d$",
-        options={"tokens": 4, "width": 200, "depth": 150, "samples": 2**12},
+        "The SDE has nearly the law of the last layer\n"
+        r"$n=%(width)d$, $L=%(depth)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$, $m=%(tokens)d$",
+        options={"tokens": 4, "width": 200, "depth": 150, "samples": 2**15},
         small=_SMALL,
     ),
     "2": _recipe(
         "original:figure_2",
-        "plots:density_and_percentile",
+        "law_plots:density_and_percentile",
         "Samples of rho_01 for several gamma, MLP only, chain and SDE; c_+ = 0, c_- = -1.",
-        r"Shaped ReLU only: $n=%(width)d$, $L=%(depth)d$, $\rho_0=0.2$, $c_+=0$, "
-        r"$c_-=-1$, $m=%(tokens)d$",
+        "Large $\\gamma$ spreads the correlation of two tokens, with a shaped ReLU only\n"
+        r"$n=%(width)d$, $L=%(depth)d$, $\rho_0=0.2$, $c_+=0$, $c_-=-1$, $m=%(tokens)d$",
         options={
             "gammas": Option(
                 "Weights of the MLP branch, each in [0, 1].  [default: 1/sqrt L,0.25,0.5,0.75,1]",
@@ -50,7 +50,7 @@ FIGURES: dict[str, Recipe] = {
             "tokens": 2,
             "width": 300,
             "depth": 100,
-            "samples": 2**13,
+            "samples": 2**15,
         },
         small=_SMALL | {"gammas": (0.3, 1.0)},
     ),
@@ -59,8 +59,8 @@ FIGURES: dict[str, Recipe] = {
         "plots:layer_curves",
         "Mean |rho| and median |V_ab| against the layer, with one modification of attention "
         "removed.",
-        r"Ablations, to $|V|=10^8$: $n=%(width)d$, $L=%(depth)d$, "
-        r"$\gamma=1/\sqrt{2}$, $m=%(tokens)d$",
+        "Without one of its three changes, attention collapses or grows without bound\n"
+        r"$n=%(width)d$, $L=%(depth)d$, $\gamma=1/\sqrt{2}$, $m=%(tokens)d$; stopped at $|V|=10^8$",
         options={"tokens": 4, "width": 300, "depth": 150, "samples": 2**13},
         small=_SMALL,
     ),
@@ -68,8 +68,9 @@ FIGURES: dict[str, Recipe] = {
         "original:figure_4",
         "plots:stopping_maps",
         "Times at which an eigenvalue leaves [10^-4, 10^4], capped at 1, over gamma and tau_0.",
-        r"First time an eigenvalue leaves $[10^{-4},10^4]$: $n=%(width)d$, "
-        r"$V_{a,a}=100$, $m=%(tokens)d$",
+        r"From $V_{a,a}=100$ the SDE leaves $[10^{-4},10^4]$ long before the chain"
+        "\n"
+        r"exit of an eigenvalue of $V$: $n=%(width)d$, $m=%(tokens)d$",
         options={
             "gammas": _GAMMAS,
             "tau0s": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
@@ -84,8 +85,9 @@ FIGURES: dict[str, Recipe] = {
         "plots:eigenvalue_paths",
         "Largest eigenvalue of V in time at V_aa = 100, far from the limit at n = 200 "
         "(figures 4, 8).",
-        r"Largest eigenvalue, stopped at $|V|=10^5$: $n=L=%(width)d$, $\tau_0=1$, "
-        r"$V_{a,a}=100$, $m=%(tokens)d$",
+        r"From $V_{a,a}=100$ the SDE explodes long before a chain of width %(width)d grows"
+        "\n"
+        r"stopped at $|V|=10^5$: $L=%(width)d$, $\tau_0=1$, $m=%(tokens)d$",
         options={"gammas": (0.02, 0.05, 0.2), "tokens": 4, "width": 200, "samples": 100},
         small={"gammas": (0.1,), "width": 20, "samples": 10, "tokens": 2},
     ),
@@ -93,7 +95,8 @@ FIGURES: dict[str, Recipe] = {
         "beyond:figure_transformer",
         "plots:family_panels",
         "Attention, MLP and both alternating, gamma = 1/2, with the SDE of the whole transformer.",
-        r"The blocks of a transformer: $\gamma=1/2$, $\tau_0=1$, $t=0.5$",
+        "Networks approach the SDE of each block, and of both in turn, as they get wider\n"
+        r"$\gamma=1/2$, $\tau_0=1$, $t=0.5$, $m=%(tokens)d$",
         options={"tokens": 4, "samples": 2**16},
         small={"samples": 64, "tokens": 2},
     ),
@@ -101,7 +104,8 @@ FIGURES: dict[str, Recipe] = {
         "beyond:figure_causal",
         "plots:family_panels",
         "Causal against full attention, gamma = 1/sqrt 2 so that the mask has a visible effect.",
-        r"Causal and full attention: $\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$",
+        "Networks with a causal mask approach their SDE as fast as without\n"
+        r"$\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$, $m=%(tokens)d$",
         options={"tokens": 4, "samples": 2**15},
         small={"samples": 64, "tokens": 2},
     ),
@@ -109,23 +113,26 @@ FIGURES: dict[str, Recipe] = {
         "beyond:figure_heads",
         "plots:family_panels",
         "1, 2 and 8 heads without an output projection, gamma = 1/sqrt 2, tau_0 = 1.",
-        r"Number of heads: $\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$",
-        options={"tokens": 2, "samples": 2**14},
+        "More heads: nearly the same law, and farther from the SDE at the same width\n"
+        r"$\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$, $m=%(tokens)d$",
+        options={"tokens": 2, "samples": 2**15},
         small={"samples": 64, "tokens": 2},
     ),
     "tokens": _recipe(
         "beyond:figure_tokens",
-        "plots:density_panels",
+        "law_plots:density_panels",
         "Effect of the number of tokens m: rho_01 and V_01 for m = 2, 4, 8 and 16.",
-        r"Number of tokens: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
-        options=_OF_WIDTH_200 | {"tokens": (2, 4, 8, 16)},
+        "The law of two tokens hardly depends on how many others there are\n"
+        r"$n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
+        options=_OF_WIDTH_200 | {"tokens": (2, 4, 8, 16), "samples": 2**14},
         small=_SMALL | {"tokens": (2, 3)},
     ),
     "keys": _recipe(
         "beyond:figure_keys",
-        "plots:density_panels",
+        "law_plots:key_panels",
         "Effect of the key size n_k: none in the limit, and little at finite width.",
-        r"Key size: $n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$, $m=%(tokens)d$",
+        "The key size has no effect in the limit, and little at finite width\n"
+        r"$n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$, $m=%(tokens)d$",
         options=_OF_WIDTH_200,
         small=_SMALL,
     ),
@@ -133,8 +140,8 @@ FIGURES: dict[str, Recipe] = {
         "ingredients:figure_ingredients",
         "ingredients:ingredient_panels",
         "Mean cosine of two tokens against the layer, for plain and for shaped transformers.",
-        r"What each ingredient does: $n=%(width)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$, "
-        r"$m=%(tokens)d$",
+        "Whatever the ingredients, plain transformers lose their tokens and shaped ones keep them\n"
+        r"$n=%(width)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$, $m=%(tokens)d$",
         options={"tokens": 8, "width": 128, "depth": 128, "samples": 256},
         small={"tokens": 3, "width": 16, "depth": 6, "samples": 10},
     ),
@@ -209,7 +216,8 @@ FIGURES: dict[str, Recipe] = {
         "rare_events:level_probabilities",
         "Probability that u = V_11 - 2 V_12 + V_22 reaches a level, down to 10^-9, for chains and "
         "SDE.",
-        r"Rare events: two tokens, $\gamma=0.35$, $\tau_0=3$, $t\leq 0.75$",
+        "Narrow networks reach high levels more rarely than the SDE\n"
+        r"two tokens, $\gamma=0.35$, $\tau_0=3$, $t\leq 0.75$",
         options={
             "levels": Option("Levels of u.", (3.0, 10.0, 30.0, 100.0, 300.0)),
             "widths": _WIDTHS,

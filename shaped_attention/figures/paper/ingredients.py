@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.ticker import MaxNLocator
 
 from shaped_attention.blocks import Normalised, ShapedAttention, ShapedMLP
 from shaped_attention.blocks.base import Layer
 from shaped_attention.figures.labels import LAYER
-from shaped_attention.figures.panels import Drawn, Panels, Target, look, styled
+from shaped_attention.figures.panels import OF_SAMPLES, Drawn, Panels, Target, look, styled
 from shaped_attention.figures.paper.original import RHO_0, mean_off_diagonal, quantiles
 from shaped_attention.numerics.covariance import correlations, equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
@@ -96,17 +97,26 @@ def figure_ingredients(
 
 @styled
 def ingredient_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw the mean cosine of each model, with a 5-95 % band, by kind."""
-    panels = Panels(ax, list(data["kind"].values), (11.5, 4.6), sharey=True)
-    for axis, kind in zip(panels.axes, data["kind"].values, strict=True):
-        for k, curve in enumerate(data["correlation"].sel(kind=kind).values):
-            low, _, high, mean = curve.T
-            layers, color = data["layer"].values, look(k)["color"]
-            axis.fill_between(layers, low, high, color=color, alpha=0.08, linewidth=0)
-            axis.plot(layers, mean, label=str(data["name"].sel(kind=kind).values[k]), **look(k))
-        axis.set_xlabel(LAYER)
-        axis.set_title(f"{kind}: mean, and 5–95 % band", fontsize="small")
-        axis.legend(fontsize="x-small", loc="best", framealpha=0.9)
-    panels.axes[0].set_ylim(top=1.02)
-    panels.axes[0].set_ylabel(data["correlation"].attrs["long_name"])
-    return panels.finish(title)
+    """Draw the mean cosine of plain and of shaped models, with 5-95 % bands: a panel a model.
+
+    The thin line is the plain model of the first panel.
+    """
+    kinds, layers = data["kind"].values.tolist(), data["layer"].values
+    names = [" / ".join(dict.fromkeys(pair)) for pair in data["name"].values.T.tolist()]
+    size = (12.5, 0.9 + 2.7 * -(-len(names) // 4))
+    panels = Panels(ax, names, size, 4, titles=True, sharex=True, sharey=True)
+    first = data["correlation"].sel(kind=kinds[0], level="mean").isel(model=0).values
+    for model, axis in enumerate(panels.axes):
+        if model:
+            axis.plot(layers, first, color="0.5", linewidth=0.8)
+        for k, kind in enumerate(kinds):
+            low, _, high, mean = data["correlation"].sel(kind=kind).isel(model=model).values.T
+            axis.fill_between(layers, low, high, color=look(k)["color"], alpha=0.2, linewidth=0)
+            axis.plot(layers, mean, **look(k))
+            if not model:
+                x = len(layers) * 2 // 3
+                axis.text(layers[x], mean[x] - 0.04, kind, va="top", color=look(k)["color"])
+        axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    panels.axes[0].set_ylim(top=1.04)
+    panels.label(LAYER, data["correlation"].attrs["long_name"])
+    return panels.finish(title, note=f"lines: means; {OF_SAMPLES}; thin: plain of panel (a)")

@@ -75,14 +75,14 @@ def figure_1_right(
     tokens: int = 4,
     width: int = 200,
     depth: int = 150,
-    samples: int = 2**12,
+    samples: int = 2**15,
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Samples of rho_01 and V_01 at the last layer: chain and SDE (also figure 7).
 
     gamma = 1/sqrt 8, tau_0 = 1, V_0,ab = 0.2, SDE step 0.01. It shows attention alone and the whole
-    transformer, whose SDE the paper states. Returns `rho`, `covariance` (model, sampler, sample).
+    transformer, whose SDE the paper states. Returns the variables of `densities`.
     """
     gamma = 1 / math.sqrt(8)
     models: dict[str, Layer] = {
@@ -99,13 +99,13 @@ def figure_2(
     tokens: int = 2,
     width: int = 300,
     depth: int = 100,
-    samples: int = 2**13,
+    samples: int = 2**15,
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Samples of rho_01 for several gamma, MLP alone, chain and SDE; c_+ = 0, c_- = -1.
 
-    gamma = 1 and 1/sqrt d are among the default values. Returns the variables of `figure_1_right`,
+    gamma = 1 and 1/sqrt d are among the default values. Returns the variables of `densities`,
     with gamma in place of the model; the 95th percentile of |rho| against gamma follows from it.
     """
     values = [1 / math.sqrt(depth), 0.25, 0.5, 0.75, 1.0] if gammas is None else gammas
@@ -221,8 +221,9 @@ def densities(
 ) -> xr.Dataset:
     """Draw samples of rho_01 and V_01 at the last layer of chains, and at T = L / n of their SDEs.
 
-    The seed of a model is derived from `seed` and its name. Returns `rho`, `covariance`
-    (model, sampler, sample).
+    The seed of a model is derived from `seed` and its name. Returns `rho`, `covariance` and
+    `stopped` (model, sampler, sample), the last where |V| has reached 10^8: the law of a path that
+    explodes before T is not that of V at T.
     """
     horizon = depth / width
     step = horizon / math.ceil(100 * horizon)
@@ -237,9 +238,10 @@ def densities(
             progress=False,
         )  # fmt: skip
         v = np.stack([run["V"].values[-1] for run in (chain, limit)])
-        dims = ("sampler", "sample")
+        stopped = np.isfinite([run["stopping_time"].values for run in (chain, limit)])
+        values = {"rho": correlations(v)[..., 0, 1], "covariance": v[..., 0, 1], "stopped": stopped}
         return xr.Dataset(
-            {"rho": (dims, correlations(v)[..., 0, 1]), "covariance": (dims, v[..., 0, 1])},
+            {name: (("sampler", "sample"), value) for name, value in values.items()},
             {"sampler": ["chain", "SDE"]},
         )
 

@@ -7,23 +7,25 @@ import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogFormatterSciNotation, NullLocator
+from numpy.typing import NDArray
+from scipy.stats import binom
 
 from shaped_attention.figures.labels import LAYER, TIME, observable_label, parameter_label
 from shaped_attention.figures.panels import (
     COLORS,
-    LINES,
+    OF_DENSITIES,
+    OF_SAMPLES,
+    UNRESOLVED,
     Drawn,
     Panels,
     Target,
-    draw_density,
     look,
     styled,
 )
-from shaped_attention.statistics.density import UNBOUNDED, Floats, Interval
+from shaped_attention.statistics.density import Floats
+from shaped_attention.statistics.proportions import fraction_bounds
 
-_CORRELATIONS: Interval = (-1.0, 1.0)
 _RHO = observable_label("rho[0,1]")
-_BANDS = "bands: pointwise 95 % intervals"
 _GAMMA, _TAU0 = parameter_label("gamma"), parameter_label("tau0")
 
 
@@ -42,108 +44,116 @@ def layer_curves(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
             axis.plot(layers, middle, label=str(model), **look(k))
         middle_name = "median" if name == "covariance" else "mean"
         axis.set(xlabel=LAYER, ylabel=data[name].attrs.get("long_name", name))
-        axis.set_title(f"{middle_name}, and 5–95 % band", fontsize="small")
+        axis.set_title(middle_name, fontsize="small")
         if name == "covariance":
             # Without the identity, V decays like lambda^(2 l); the axis does not follow it down.
             axis.set(yscale="log", ylim=(1e-6, None))
-    return panels.finish(title, legend=True)
-
-
-@styled
-def density_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw densities of rho_01 and V_01: chain solid, SDE dashed; a colour for each model."""
-    panels = Panels(ax, ("rho[0,1]", "V[0,1]"), (11.0, 4.6))
-    rho, covariance = panels.axes
-    # Quantiles further out are carried by the paths that explode.
-    quarter, half, more = np.quantile(data["covariance"], [0.25, 0.5, 0.75])
-    window = (half - 4.0 * (half - quarter), half + 6.0 * (more - half))
-    _densities(rho, data["rho"], _CORRELATIONS, _CORRELATIONS, "{model}, {sampler}")
-    _densities(covariance, data["covariance"], window, UNBOUNDED, "{model}, {sampler}")
-    rho.set_xlabel(_RHO)
-    covariance.set_xlabel("$V_{0,1}$")
-    return panels.finish(title, note=_BANDS, legend=True, columns=min(4, 2 * data.sizes["model"]))
-
-
-@styled
-def density_and_percentile(
-    data: xr.Dataset, title: str | None = None, *, ax: Target = None
-) -> Drawn:
-    """Draw densities of rho_01 for each gamma, and the 95th percentile of |rho_01| by gamma."""
-    panels = Panels(ax, ("rho[0,1]", "percentile"), (11.0, 4.2))
-    left, right = panels.axes
-    label = rf"{_GAMMA} = {{model}}, {{sampler}}"
-    _densities(left, data["rho"], _CORRELATIONS, _CORRELATIONS, label)
-    left.set_xlabel(_RHO)
-    left.legend(fontsize="x-small")
-    for line, sampler in zip(LINES, data["sampler"].values, strict=False):
-        percentile = np.quantile(np.abs(data["rho"].sel(sampler=sampler)), 0.95, axis=-1)
-        right.plot(data["gamma"], percentile, line, marker="o", color="0.2", label=str(sampler))
-    right.set(xlabel=_GAMMA, ylabel=r"95th percentile of $|\rho_{0,1}|$")
-    right.legend(fontsize="small")
-    return panels.finish(title, note=_BANDS)
+    return panels.finish(title, note=OF_SAMPLES, legend=True)
 
 
 @styled
 def stopping_maps(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw medians and 10th percentiles of the exit time over (gamma, tau_0), chain and SDE.
+    """Draw how many paths have left over (gamma, tau_0), and when the first tenth has.
 
-    Exit times are capped at the horizon; a quantile there is written as a lower bound.
+    Chain and SDE side by side, with 95 % intervals: of Clopper and Pearson for the share of paths,
+    and of order statistics for the 10th percentile of the exit time. Cells where no path has left,
+    or less than a tenth, are blank.
     """
-    levels = ((0.5, "median"), (0.1, "10th percentile"))
-    shown = [(sampler, level) for level in levels for sampler in data["sampler"].values]
-    names = [f"{sampler}, {name}" for sampler, (_, name) in shown]
-    columns = data.sizes["sampler"]
-    panels = Panels(ax, names, (11.0, 7.5), columns, titles=True, sharex=True, sharey=True)
+    samplers = data["sampler"].values
+    shown = [(kind, sampler) for kind in ("share", "time") for sampler in samplers]
     horizon = float(data.attrs["horizon"])
-    for axis, (sampler, (level, _)) in zip(panels.axes, shown, strict=True):
-        values = np.quantile(data["exit_time"].sel(sampler=sampler), level, axis=-1).T[::-1]
-        written = np.where(values < horizon, np.char.mod("%.2f", values), f"≥ {horizon:g}")
+    kinds = {"share": f"% of paths out by $t$ = {horizon:g}", "time": "time at which 10 % are out"}
+    names = [f"{sampler}: {kinds[kind]}" for kind, sampler in shown]
+    panels = Panels(ax, names, (12.5, 8.4), len(samplers), titles=True, sharex=True, sharey=True)
+    for axis, (kind, sampler) in zip(panels.axes, shown, strict=True):
+        times = data["exit_time"].sel(sampler=sampler).transpose("tau0", "gamma", "sample").values
+        estimate = _share_out if kind == "share" else _tenth_out
+        values, written = estimate(np.sort(times[::-1], axis=-1), horizon)
         sns.heatmap(
-            values, ax=axis, vmin=0.0, vmax=horizon, cmap="viridis", cbar=False,
-            annot=written, fmt="", annot_kws={"size": 7},
+            values, ax=axis, vmin=0.0, vmax=100.0 if kind == "share" else horizon,
+            cmap="viridis_r" if kind == "share" else "viridis", mask=np.isnan(values),
+            cbar=False, annot=written, fmt="", annot_kws={"size": 6},
             xticklabels=[f"{g:g}" for g in data["gamma"].values],
             yticklabels=[f"{t:g}" for t in data["tau0"].values[::-1]],
         )  # fmt: skip
     panels.label(_GAMMA, _TAU0)
-    label = f"exit time $t$, capped at $T$ = {horizon:g}"
-    panels.colorbar(panels.axes[0].collections[0], panels.axes, label=label)
-    return panels.finish(title)
+    for k, kind in enumerate(kinds):
+        row = panels.axes[k * len(samplers) : (k + 1) * len(samplers)]
+        panels.colorbar(row[0].collections[0], row, label=kinds[kind])
+    return panels.finish(title, note="below each number its 95 % interval; blank: too few paths")
+
+
+def _share_out(times: Floats, horizon: float) -> tuple[Floats, NDArray[np.str_]]:
+    """Return the percentage of paths that are out by the horizon, and its text, by cell."""
+    count = times.shape[-1]
+    out = (times < horizon).sum(axis=-1)
+    low, high = (100.0 * bound for bound in fraction_bounds(out, count, 0.95))
+    share = 100.0 * out / count
+    text = [
+        f"{s:.0f}\n{a:.0f}–{b:.0f}" for s, a, b in zip(share.flat, low.flat, high.flat, strict=True)
+    ]
+    return np.where(out == 0, np.nan, share), np.reshape(text, share.shape)
+
+
+def _tenth_out(times: Floats, horizon: float) -> tuple[Floats, NDArray[np.str_]]:
+    """Return the time at which a tenth of the paths is out, and its text, by cell.
+
+    `times` (..., sample) are sorted; the interval is of order statistics (Conover 1999, 3.2).
+    """
+    count = times.shape[-1]
+    ranks = binom.ppf([0.025, 0.975], count, 0.1).astype(int)
+    middle = np.quantile(times, 0.1, axis=-1)
+    low, high = (times[..., min(rank, count - 1)] for rank in ranks)
+    ends = np.where(high < horizon, np.char.mod("%.2f", high), "")
+    text = [
+        f"{m:.2f}\n{a:.2f}–{b}" for m, a, b in zip(middle.flat, low.flat, ends.flat, strict=True)
+    ]
+    return np.where(middle < horizon, middle, np.nan), np.reshape(text, middle.shape)
 
 
 @styled
 def family_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw densities at the largest width; distances and strong errors by width, with rates."""
-    names = ("density", "KS distance", "weak error", "strong error")
-    panels = Panels(ax, names, (11.0, 8.8), 2)
-    axes = panels.axes
-    _densities(axes[0], data["rho"], _CORRELATIONS, _CORRELATIONS, "{model}, {sampler}")
-    axes[0].set_xlabel(rf"{_RHO} at $n$ = {data['width'].values[-1]}")
-    axes[0].legend(fontsize="x-small")
-    shown = data.attrs["shown"]
-    one = data.sel(observable=shown)
-    noise = xr.full_like(one["distance"], float(np.max(data["noise"])))
-    _against_width(axes[1], one.assign(distance_error=noise), "distance", "rate")
-    equal = 1.7 * float(np.max(data["noise"]))
-    axes[1].axhline(equal, color="0.5", linestyle=":", label="expected of equal laws")
-    _against_width(axes[2], one.assign(weak=np.abs(one["weak"])), "weak", "weak_rate")
-    _against_width(axes[3], data, "strong", "strong_rate")
-    symbol = observable_label(shown)
-    for axis, label in (
-        (axes[1], f"KS distance of {symbol}, chain and SDE"),
-        (axes[2], f"|difference of means of {symbol}|, coupled"),
-        (
-            axes[3],
-            r"mean of $|V_{\mathrm{chain}} - V_{\mathrm{SDE}}|\,/\,|V_0|$, coupled",
-        ),
-    ):
+    """Draw densities by model at the largest width, and errors by width that data have.
+
+    The errors are the KS distance to the SDE and coupled weak and strong errors, with their rates.
+    A weak error within two standard errors of 0 is left out.
+    """
+    models, widths = data["model"].values, data["width"].values
+    symbol = observable_label(data.attrs["shown"])
+    labels = {
+        "distance": f"KS distance of {symbol}, chain and SDE",
+        "weak": f"|difference of means of {symbol}|, coupled",
+        "strong": r"mean of $|V_{\mathrm{chain}} - V_{\mathrm{SDE}}|\,/\,|V_0|$, coupled",
+    }
+    labels = {name: label for name, label in labels.items() if name in data}
+    count = len(models) + len(labels)
+    columns = 2 if count == 4 else 3
+    panels = Panels(ax, [*models, *labels], (1.0 + 4.0 * columns, 8.0), columns)
+    laws = panels.axes[: len(models)]
+    draw_laws(laws, data, "rho", models)
+    for axis in laws:
+        axis.set(xlabel=rf"{_RHO} at $n$ = {widths[-1]}", ylabel="density")
+    for axis, (name, label) in zip(panels.axes[len(models) :], labels.items(), strict=True):
+        one = data if name == "strong" else data.sel(observable=data.attrs["shown"])
+        if name == "distance":
+            one = one.assign(distance_error=xr.full_like(one[name], float(np.max(data["noise"]))))
+            axis.axhspan(
+                0.0, 1.7 * float(np.max(data["noise"])), color=UNRESOLVED, label="equal laws"
+            )
+        elif name == "weak":
+            one = one.assign(
+                weak=np.abs(one[name]).where(np.abs(one[name]) > 2 * one["weak_error"])
+            )
+        _against_width(axis, one, name, "rate" if name == "distance" else f"{name}_rate")
         axis.set(xscale="log", yscale="log", xlabel=parameter_label("width"), ylabel=label)
-        axis.set_xticks(data["width"].values, [str(n) for n in data["width"].values])
+        axis.set_xticks(widths, [str(n) for n in widths])
         axis.xaxis.set_minor_locator(NullLocator())
         # Often the axis has no power of ten.
         axis.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.5, 0.5)))
         axis.tick_params(axis="y", which="minor", labelsize="x-small")
         axis.legend(fontsize="x-small")
-    return panels.finish(title, note=f"{_BANDS}; bars: two standard errors")
+    laws[0].legend(fontsize="x-small")
+    return panels.finish(title, note=f"{OF_DENSITIES}; bars: two standard errors")
 
 
 @styled
@@ -180,7 +190,7 @@ def explosion_probabilities(
     axis.set(xlabel=TIME, ylabel="probability of having reached the radius")
     axis.set_ylim(bottom=0.0)
     axis.legend(fontsize="small")
-    return panels.finish(title, note=_BANDS)
+    return panels.finish(title, note=OF_DENSITIES)
 
 
 def _against_width(axis: Axes, data: xr.Dataset, name: str, rate: str) -> None:
@@ -194,18 +204,3 @@ def _against_width(axis: Axes, data: xr.Dataset, name: str, rate: str) -> None:
             data["width"].values, one[name].values, yerr=spread, marker="o", capsize=2.0,
             label=f"{model}: {fit}", **look(k),
         )  # fmt: skip
-
-
-def _densities(
-    axis: Axes, data: xr.DataArray, window: Interval, support: Interval, label: str
-) -> None:
-    """Draw densities of data (model, sampler, sample): a colour by model, a line by sampler."""
-    for k, model in enumerate(data["model"].values):
-        for line, sampler in zip(LINES, data["sampler"].values, strict=False):
-            values: Floats = data.sel(model=model, sampler=sampler).values
-            draw_density(
-                axis, values, support=support, window=window, color=COLORS[k % len(COLORS)],
-                linestyle=line, label=label.format(model=model, sampler=sampler),
-            )  # fmt: skip
-    axis.set(ylabel="density", xlim=window)
-    axis.set_ylim(bottom=0.0)

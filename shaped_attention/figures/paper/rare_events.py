@@ -9,7 +9,7 @@ import xarray as xr
 
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.checks import check_values
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import Drawn, Panels, Target, look, styled
 from shaped_attention.figures.paper.original import RHO_0
 from shaped_attention.numerics.covariance import equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
@@ -19,6 +19,8 @@ from shaped_attention.statistics.rare_events import rare_event
 from shaped_attention.theory.explosion.law import explosion_law
 
 HORIZON, GAMMA, TAU0 = 0.75, 0.35, 3.0
+_POINTS = 50
+"""Number of levels of the exact law."""
 
 
 @recorded()
@@ -33,7 +35,7 @@ def figure_rare_events(
     """Probability that u = V_11 - 2 V_12 + V_22 reaches a level, down to 10^-9, for chains and SDE.
 
     Two tokens, gamma = 0.35, tau_0 = 3, by t = 0.75. The chains are sampled by `rare_event`; the
-    SDE has its exact law.
+    SDE has its exact law, which is computed at 50 levels (`exact`).
     """
     check_values("levels", levels)
     check_values("widths", widths)
@@ -52,9 +54,10 @@ def figure_rare_events(
         )
 
     data = over_grid(cell, {"width": widths, "level": levels}, progress=progress)
-    exact = [law.probability(horizon=HORIZON, level=level) for level in levels]
-    data = data.assign_coords(level=[float(level) for level in levels])
-    return data.assign(exact=("level", np.array(exact, dtype=np.float64)))
+    fine = np.geomspace(min(levels), max(levels), _POINTS)
+    exact = [law.probability(horizon=HORIZON, level=level) for level in fine.tolist()]
+    data = data.assign_coords(level=[float(level) for level in levels], fine_level=fine)
+    return data.assign(exact=("fine_level", np.array(exact, dtype=np.float64)))
 
 
 @styled
@@ -66,12 +69,14 @@ def level_probabilities(data: xr.Dataset, title: str | None = None, *, ax: Targe
     for k, width in enumerate(data["width"].values):
         one = data.sel(width=width)
         middle = one["probability"].values
+        # Only the marked levels are estimated; the thin line leads the eye.
+        axis.plot(levels, middle, linewidth=0.6, **look(k))
         axis.errorbar(
             levels, middle, yerr=[middle - one["lower"].values, one["upper"].values - middle],
-            marker="o", capsize=2.0, color=COLORS[k % len(COLORS)],
-            linestyle=LINES[1 + k % (len(LINES) - 1)], label=f"$n = {width}$",
+            fmt="osD^v"[k % 5], markersize=5.0, capsize=3.0, color=look(k)["color"],
+            label=f"chain, $n = {width}$",
         )  # fmt: skip
-    axis.plot(levels, data["exact"].values, LINES[0], color="0.2", label="SDE, exactly")
+    axis.plot(data["fine_level"], data["exact"], color="0.2", label="SDE, exact law")
     axis.set(xscale="log", yscale="log", xlabel="level of $u = V_{0,0} - 2 V_{0,1} + V_{1,1}$")
     axis.set_ylabel("probability of reaching it")
-    return panels.finish(title, note="bars: 95 % intervals of splitting", legend=True)
+    return panels.finish(title, note="bars: 95 % intervals of splitting", legend=True, columns=2)

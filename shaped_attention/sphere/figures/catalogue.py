@@ -183,7 +183,8 @@ FIGURES: dict[str, Recipe] = {
         "figures.noise:clustering_with_noise",
         "noise:noise_panels",
         "Mean cosine and fraction of close pairs over time, for several noise levels.",
-        r"Clustering with random value matrices: $N$ = %(tokens)d, $\beta$ = %(beta)g",
+        "Attraction gathers tokens at one point, value matrices of mean 0 at two opposite ones\n"
+        r"$N$ = %(tokens)d, $\beta$ = %(beta)g, $\gamma$ = %(gamma).2g, $\tau_0$ = %(tau0)g",
         options={
             "dimensions": (2, 512),
             "sigmas": Option("Strengths sigma of the noise.", (0.0, 0.5, 1.0, 2.0)),
@@ -262,7 +263,7 @@ FIGURES: dict[str, Recipe] = {
         "trained:inner_products",
         "histograms:inner_product_histograms",
         "Distribution of the cosines of tokens in each layer of a trained model.",
-        "Cosines of %(tokens)d tokens in every layer of a trained model",
+        "Tokens get closer with depth in %(model)s: cosines of %(tokens)d tokens",
         options={},
         small={},
         takes="A few seconds.",

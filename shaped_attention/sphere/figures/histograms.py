@@ -19,8 +19,8 @@ def inner_product_histograms(
     """Draw the histogram of the cosines of each layer, with their mean; data of `inner_products`.
 
     The dashed line is the law of independent uniform tokens on S^{d-1}, with density proportional
-    to (1 - c^2)^{(d-3)/2}: (1 + c) / 2 is Beta((d - 1) / 2, (d - 1) / 2). It may exceed the panels,
-    whose height fits the histograms.
+    to (1 - c^2)^{(d-3)/2}: (1 + c) / 2 is Beta((d - 1) / 2, (d - 1) / 2). All panels have one
+    scale, with room for both.
     """
     if not isinstance(data, xr.Dataset) or not {"density", "mean", "close"} <= set(data):
         raise ValueError("data must be a Dataset made by inner_products")
@@ -34,24 +34,27 @@ def inner_product_histograms(
     edges = np.append(data["cosine"].values - width / 2, 1.0)
     grid = np.linspace(-1.0, 1.0, _POINTS)[1:-1]
     shape = (data.attrs["features"] - 1) / 2.0
+    uniform = beta.pdf((1.0 + grid) / 2.0, shape, shape) / 2.0 if shape > 0.0 else 0.0 * grid
     tallest = float(data["density"].max())
+    if shape > 1.0:  # else its density has no maximum
+        tallest = max(tallest, float(uniform.max()))
     for axis, layer in zip(panels.axes, layers, strict=True):
         panel = data.sel(layer=layer)
         mean, close = float(panel["mean"]), float(panel["close"])
         axis.stairs(
             panel["density"].values, edges, fill=True, color=COLORS[0], alpha=0.6, label="tokens"
         )
-        axis.axvline(mean, color=COLORS[3], linewidth=1.5, label="mean")
+        axis.axvline(mean, color=COLORS[4], linewidth=1.5, label="mean")
         if shape > 0.0:
             axis.plot(
-                grid, beta.pdf((1.0 + grid) / 2.0, shape, shape) / 2.0, "--", color="black",
-                linewidth=0.9, label=f"uniform on the sphere, $d$ = {data.attrs['features']}",
+                grid, uniform, "--", color="black", linewidth=0.9,
+                label=f"independent, uniform on the sphere, $d$ = {data.attrs['features']}",
             )  # fmt: skip
         axis.set_title(
             f"layer {layer}: mean {mean:.2f}, close {100 * close:.1f} %", fontsize="small"
         )
         axis.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0])
-        axis.set(xlim=(-1.0, 1.0), ylim=(0.0, 1.1 * tallest))
+        axis.set(xlim=(-1.0, 1.0), ylim=(0.0, 1.06 * tallest))
     # On a panel above a missing one the label would push the rows apart.
     complete = panels.lowest if ax is not None else panels.axes[(rows - 1) * columns :]
     for axis in complete:

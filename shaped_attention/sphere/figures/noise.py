@@ -2,13 +2,15 @@
 
 The attracting network with noise of strength sigma (`shaped_attention.sphere.layers`) is drawn
 alongside the layer-normalised shaped chain, X' = N(lambda X + gamma A X W_V / sqrt n), whose value
-matrices have mean 0 instead of I. Its time is gamma^2 l / n, the variance of its noise, where that
-of the noisy network is sigma^2 t / d.
+matrices have mean 0 instead of I: it gathers tokens at two opposite points, so that many pairs are
+close although the mean cosine stays near 0. Its time is gamma^2 l / n, the variance of its noise,
+where that of the noisy network is sigma^2 t / d.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +24,7 @@ from torch.nn.functional import pad
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.checks import argument_error, check_count, check_inside, check_positive
-from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import Drawn, Panels, Target, look, styled
 from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.chain import simulate_chain
@@ -32,7 +34,7 @@ from shaped_attention.sphere.flow import sphere_flow
 from shaped_attention.sphere.layers import noisy_chain, sphere_network
 from shaped_attention.sphere.starts import uniform_start
 
-MEASURES = ("mean cosine", "close pairs")
+MEASURES = ("mean cosine", "close pairs", "opposite pairs")
 _BAND = (0.1, 0.9)
 _SHAPED_TIMES = 60
 
@@ -56,7 +58,10 @@ def clustering_with_noise(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Compute the mean cosine and the fraction of close pairs over time, for several sigma."""
+    """Compute the mean cosine and the fraction of close pairs over time, for several sigma.
+
+    Opposite pairs, with cosine at most delta - 1, are a third measure.
+    """
     check_count("tokens", tokens, lowest=2)
     check_count("network_samples", network_samples, lowest=2)
     check_count("shaped_width", shaped_width)
@@ -71,9 +76,10 @@ def clustering_with_noise(
         raise argument_error("step", f"at most the horizon {horizon!r}", step)
     attention = SphereAttention(beta)
 
-    def measured(gram: Float[Tensor, "B N N"]) -> Float[Tensor, "B 2"]:
+    def measured(gram: Float[Tensor, "B N N"]) -> Float[Tensor, "B 3"]:
         rows, columns = torch.triu_indices(tokens, tokens, 1, device=gram.device)
-        return torch.stack([gram[:, rows, columns].mean(-1), close_pairs(gram, delta)], dim=-1)
+        pairs = close_pairs(gram, delta), close_pairs(-gram, delta)
+        return torch.stack([gram[:, rows, columns].mean(-1), *pairs], dim=-1)
 
     def panel(dimension: int) -> xr.Dataset:
         start = uniform_start(tokens, dimension, samples, seed)
@@ -124,67 +130,70 @@ def _bands(kind: str, times: NDArray[np.float64], values: NDArray[np.float64]) -
 
 @styled
 def noise_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw both measures over time: a column for each dimension, and one for the shaped chain.
+    """Draw mean cosine and close pairs over time: a column for each dimension and the shaped chain.
 
     Lines are means, shaded areas the 10-90 % bands over samples for the first and the last sigma,
     and points explicit networks with two standard errors. The thin black line is the flow without
-    noise.
+    noise. The shaped chain also has its opposite pairs.
     """
     missing = {"mean", "network", "shaped_mean"} - set(data.data_vars)
     if missing:
         raise ValueError(f"data must be that of the figure noise; it has no {sorted(missing)}")
     dimensions = data["dimension"].values
     columns = len(dimensions) + 1
-    measures = data["measure"].to_numpy()
     tops = [rf"attracting, $d$ = {d}" for d in dimensions]
-    tops.append(f"shaped chain, $n$ = {data.attrs['shaped_width']}")
-    names = [f"{measure}: {top}" for measure in measures for top in tops]
-    size = (1.0 + 3.7 * columns, 6.4)
+    tops.append(f"mean 0, $n$ = {data.attrs['shaped_width']}")
+    names = [f"{measure}: {top}" for measure in MEASURES[:2] for top in tops]
+    size = (1.0 + 3.7 * columns, 7.0)
     panels = Panels(ax, names, size, columns, sharex="col", sharey="row")
-    axes = np.array(panels.axes, dtype=object).reshape(len(measures), columns)
-    for row, measure in enumerate(measures):
-        of_measure = data.sel(measure=measure)
+    axes = np.array(panels.axes, dtype=object).reshape(2, columns)
+    for row, measure in enumerate(MEASURES[:2]):
         for column in range(len(dimensions)):
-            _noise_curves(axes[row, column], of_measure.isel(dimension=column))
-        _shaped_curve(axes[row, -1], of_measure)
+            curves = data.sel(measure=measure).isel(dimension=column)
+            _noise_curves(axes[row, column], curves)
+        _shaped_curve(axes[row, -1], data, measure, look(len(data["sigma"])))
+    _shaped_curve(axes[1, -1], data, MEASURES[2], look(len(data["sigma"]) + 2))
     for axis, top in zip(axes[0], tops, strict=True):
         axis.set_title(top, fontsize="medium")
         axis.set_ylim(-0.35, 1.05)
     for axis in axes[1]:
         axis.set_ylim(-0.05, 1.05)
     for axis in panels.left:
-        axis.set_ylabel(measures[panels.axes.index(axis) // columns])
+        axis.set_ylabel(("mean cosine", "share of pairs")[panels.axes.index(axis) // columns])
     for axis in panels.lowest:
         shaped = panels.axes.index(axis) % columns == columns - 1
         axis.set_xlabel(r"time $\gamma^2 \ell / n$" if shaped else "time $t$")
-    return panels.finish(title, legend=True, columns=4)
+    low, high = (f"{100 * level:g}" for level in _BAND)
+    near = 1.0 - data.attrs["delta"]
+    note = f"close: cosine ≥ {near:g}; opposite: cosine ≤ −{near:g}"
+    bands = rf"bands: {low}–{high} % of samples, of the smallest and the largest $\sigma$"
+    return panels.finish(title, note=f"{note}; {bands}", legend=True, columns=4)
 
 
 def _noise_curves(axis: Axes, data: xr.Dataset) -> None:
     time, marks = data["time"].values, data["mark_time"].values
     for k, sigma in enumerate(data["sigma"].values):
-        curve, color = data.isel(sigma=k), COLORS[k % len(COLORS)]
+        curve, line = data.isel(sigma=k), look(k)
         # Four overlapping bands are hard to distinguish: only the first and the last are drawn.
         if k in (0, data.sizes["sigma"] - 1):
             axis.fill_between(
-                time, curve["low"], curve["high"], color=color, alpha=0.15, linewidth=0.8
+                time, curve["low"], curve["high"], color=line["color"], alpha=0.15, linewidth=0.8
             )
-        axis.plot(
-            time, curve["mean"], LINES[k % len(LINES)], color=color,
-            label=rf"chain, $\sigma$ = {sigma:g}",
-        )  # fmt: skip
+        axis.plot(time, curve["mean"], label=rf"chain, $\sigma$ = {sigma:g}", **line)
         # Without noise the networks are deterministic.
         if sigma > 0.0:
             axis.errorbar(
-                marks, curve["network"], 2.0 * curve["network_error"], color=color, fmt="o",
-                markersize=4.0, capsize=2.0, label=rf"networks, $\sigma$ = {sigma:g}",
+                marks, curve["network"], 2.0 * curve["network_error"], color=line["color"],
+                fmt="osD^"[k % 4], markersize=4.0, capsize=2.0,
+                label=rf"networks, $\sigma$ = {sigma:g}, ± two errors",
             )  # fmt: skip
     axis.plot(time, data["flow"], color="black", linewidth=0.8, label="flow without noise")
 
 
-def _shaped_curve(axis: Axes, data: xr.Dataset) -> None:
-    time, color = data["shaped_time"].values, COLORS[len(data["sigma"]) % len(COLORS)]
+def _shaped_curve(axis: Axes, data: xr.Dataset, measure: str, line: dict[str, Any]) -> None:
+    time, curve = data["shaped_time"].values, data.sel(measure=measure)
     axis.fill_between(
-        time, data["shaped_low"], data["shaped_high"], color=color, alpha=0.15, linewidth=0.0
-    )
-    axis.plot(time, data["shaped_mean"], color=color)
+        time, curve["shaped_low"], curve["shaped_high"], color=line["color"], alpha=0.15,
+        linewidth=0.0,
+    )  # fmt: skip
+    axis.plot(time, curve["shaped_mean"], label=f"shaped chain: {measure}", **line)
