@@ -21,6 +21,8 @@ from symbolic.commands import main as symbolic_command
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = {"shaped-attention": package_command, "python -m symbolic": symbolic_command}
 WIDTH = 88
+THUMBNAIL, COLUMNS = 200, 4
+"""Width of a thumbnail in pixels, and how many are in a row."""
 
 
 def commands(
@@ -66,9 +68,22 @@ def about(name: str) -> str:
     return _first_sentence(GALLERY[name].commands[-1])
 
 
+def thumbnails(figures: str) -> str:
+    """A table with the first figure of each entry, small, with links to the entries."""
+    cells = []
+    for name, entry in GALLERY.items():
+        link = f"(#{name.replace(' ', '-')})"
+        image = f'<img src="{figures}/{entry.figures[0]}.png" width="{THUMBNAIL}" alt="{name}">'
+        cells.append(f"[{image}]{link}<br>[{name}]{link}")
+    cells += [""] * (-len(cells) % COLUMNS)
+    rows = [cells[k : k + COLUMNS] for k in range(0, len(cells), COLUMNS)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(["|   " * COLUMNS + "|", "| --- " * COLUMNS + "|", *lines]) + "\n"
+
+
 def gallery(figures: str) -> str:
-    """Each entry of the gallery: what it shows, its commands, its figures (in `figures`)."""
-    parts = []
+    """Thumbnails, and for each entry what it shows, its commands and its figures in `figures`."""
+    parts = [thumbnails(figures)]
     for name, entry in GALLERY.items():
         lines = "\n".join(join(("shaped-attention", *words)) for words in entry.commands)
         parts.append(f"## {name}\n\n{about(name)}\n\n```bash\n{lines}\n```\n")

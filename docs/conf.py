@@ -29,7 +29,7 @@ extensions = [
     "sphinx-mathjax-offline",  # formulas are drawn without the network
 ]
 # Markdown and notebooks. Notebooks are not run here: `make notebooks` runs them.
-myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath", "html_image"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"
 

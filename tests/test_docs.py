@@ -120,6 +120,9 @@ def test_gallery_page_has_every_figure():
     """Each with one sentence about it, and the commands that make it."""
     page = _pages.gallery("figures")
     for name, entry in GALLERY.items():
+        heading = name.replace(" ", "-")
+        small = f'[<img src="figures/{entry.figures[0]}.png" width="200" alt="{name}">](#{heading})'
+        assert page.index(small) < page.index(f"## {name}\n")
         assert re.fullmatch(r"[^\n]+[.?]", _pages.about(name)), name
         assert all(f"(figures/{figure}.png)" in page for figure in entry.figures)
         assert all(

@@ -10,16 +10,18 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+import seaborn as sns
 import xarray as xr
 from click.testing import CliRunner
 from matplotlib.figure import Figure
 from PIL import Image
+from scipy.stats import binomtest
 
 import shaped_attention as sa
 from shaped_attention import plots
 from shaped_attention.commands import gallery
 from shaped_attention.commands.main import main
-from shaped_attention.figures import output
+from shaped_attention.figures import output, panels
 from shaped_attention.figures.labels import expectation_label, observable_label, parameter_label
 from shaped_attention.figures.output import RESOLUTION
 from shaped_attention.figures.paper import collapse
@@ -29,18 +31,72 @@ from shaped_attention.figures.paper.plots import stopping_maps
 from shaped_attention.statistics.density import observable_names
 
 
-def test_capped_exit_times_are_written_as_bounds():
-    """A cell whose quantile is the horizon says so, and the colour bar says what is capped."""
-    times = np.array([[[[0.25, 0.5, 0.5]]], [[[0.5, 0.5, 0.5]]]])
+LINEAR = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+"""From linear sRGB to XYZ at D65."""
+BLIND = {
+    "none": np.eye(3),
+    "deutan": [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]],
+    "protan": [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]],
+    "tritan": [[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]],
+}
+"""Linear sRGB as colour-blind readers see it (Machado, Oliveira and Fernandes, 2009)."""
+
+
+def lab(colours, seen):
+    """CIELAB coordinates of colours (count, 3) of sRGB."""
+    colours = np.asarray(colours)
+    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+    white = [0.9505, 1.0, 1.089]
+    xyz = np.clip(linear @ np.transpose(seen), 0.0, 1.0) @ LINEAR.T / white
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16.0 / 116.0)
+    differences = 500.0 * (f[:, 0] - f[:, 1]), 200.0 * (f[:, 1] - f[:, 2])
+    return np.stack([116.0 * f[:, 1] - 16.0, *differences], axis=-1)
+
+
+def closest(points):
+    """Smallest distance between two of the points (count, ...)."""
+    points = points.reshape(len(points), -1)
+    apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    return apart[np.triu_indices(len(points), 1)].min()
+
+
+def test_colours_differ_in_grey_print_and_for_colour_blind_readers():
+    """The first seven; those of seaborn's palette, used before, do not differ in grey."""
+    colours = panels.COLORS[:7]
+    assert closest(lab(colours, BLIND["none"])[:, 0]) > 6.0
+    for name, seen in BLIND.items():
+        assert closest(lab(colours, seen)) > 15.0, name
+    before = sns.color_palette("colorblind")[:7]
+    assert closest(lab(before, BLIND["none"])[:, 0]) < 2.0
+
+
+def test_several_panels_are_lettered_and_given_axes_are_not():
+    new = panels.Panels(None, ["one", "two", "three"], (6.0, 2.0), 2)
+    assert [axis.get_title(loc="left") for axis in new.axes] == ["(a)", "(b)", "(c)"]
+    assert panels.Panels(None, ["one"], (2.0, 2.0)).axes[0].get_title(loc="left") == ""
+    axes = list(Figure().subplots(1, 2))
+    assert [a.get_title(loc="left") for a in panels.Panels(axes, "ab", (2, 2)).axes] == ["", ""]
+
+
+def test_a_stopping_map_has_intervals_and_blank_cells():
+    """20 of 40 paths leave at 0.01 to 0.2, in the other cell none; order statistics by hand."""
+    times = np.full((1, 2, 1, 40), 0.5)
+    times[0, 0, 0, :20] = 0.01 * np.arange(1, 21)
     data = xr.Dataset(
         {"exit_time": (("sampler", "gamma", "tau0", "sample"), times)},
-        coords={"sampler": ["chain", "SDE"], "gamma": [0.3], "tau0": [1.0]},
+        coords={"sampler": ["chain"], "gamma": [0.3, 0.6], "tau0": [1.0]},
         attrs={"horizon": 0.5},
     )
     figure = stopping_maps(data)
-    cells = [axis.texts[0].get_text() for axis in figure.axes[:4]]
-    assert cells == ["≥ 0.5", "≥ 0.5", "0.30", "≥ 0.5"]
-    assert figure.axes[4].get_ylabel() == "exit time $t$, capped at $T$ = 0.5"
+    low, high = 100 * np.array(binomtest(20, 40).proportion_ci(0.95, method="exact"))
+    share, tenth = ([text.get_text() for text in axis.texts] for axis in figure.axes[:2])
+    assert share == [f"50\n{low:.0f}–{high:.0f}"]
+    # P(Binomial(40, 0.1) <= 1) = 0.08 and P(<= 0) = 0.015; P(<= 7) = 0.958 and P(<= 8) = 0.985.
+    assert tenth == ["0.05\n0.02–0.09"]
+    masks = [
+        np.ma.getmaskarray(axis.collections[0].get_array()).ravel() for axis in figure.axes[:2]
+    ]
+    assert [mask.tolist() for mask in masks] == [[False, True]] * 2
 
 
 def test_labels_are_those_of_one_table():

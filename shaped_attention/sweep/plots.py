@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import seaborn as sns
 import xarray as xr
@@ -27,7 +29,7 @@ def heat_maps(
     label: str = "",
     limits: tuple[float, float] | None = None,
     *,
-    resolved: xr.DataArray | None = None,
+    bound: xr.DataArray | None = None,
     logarithmic: bool = False,
     ax: Target = None,
 ) -> Drawn:
@@ -43,8 +45,9 @@ def heat_maps(
         Title of the figure, and label of the colour bar.
     limits
         Limits of the colour scale; by default the range of the values.
-    resolved
-        Where the samples resolve the value, in the shape of `values`: other cells are grey.
+    bound
+        Upper bounds in the shape of `values`, where the samples do not resolve the value, and NaN
+        elsewhere: these cells are grey, with their bound.
     logarithmic
         Whether colours are those of the logarithm; zeros are then blank.
     ax
@@ -56,11 +59,9 @@ def heat_maps(
         If `values` do not have two axes and at most one further dimension, or `ax` does not have
         one Axes per panel.
     """
-    if resolved is not None:
-        values = values.where(resolved)
-    elif logarithmic:
-        values = values.where(values > 0.0)
-    values = _ascending(values)
+    shown = values if bound is None else values.where(bound.isnull())
+    shown = _ascending(shown.where(shown > 0.0) if logarithmic else shown)
+    values = _ascending(values if bound is None else bound.fillna(values))
     if values.ndim not in (2, 3):
         needed = "over two axes, and at most one dimension of panels"
         raise argument_error("values", needed, values.dims)
@@ -68,23 +69,30 @@ def heat_maps(
     across = panels_of[0] if panels_of else None
     names = _names(values, across)
     panels = Panels(ax, names, (1.2 + 4.8 * len(names), 4.2), titles=across is not None)
-    low, high = limits or (float(values.min()), float(values.max()))
+    low, high = limits or (float(shown.min()), float(shown.max()))
     if logarithmic and not low < high:  # no value, or a single one
         low, high = (0.5 * high, high) if high > 0.0 else (0.5, 1.0)
     colours = LogNorm(low, high) if logarithmic else Normalize(low, high)
     for k, axis in enumerate(panels.axes):
-        one = values if across is None else values.isel({across: k})
-        numbers = one.transpose(y, x).values
+        where = {} if across is None else {across: k}
+        numbers, coloured = (
+            part.isel(where).transpose(y, x).values[::-1] for part in (values, shown)
+        )
         sns.heatmap(
-            numbers[::-1], ax=axis, annot=numbers.size <= 150, fmt=".2g", annot_kws={"size": 7},
-            xticklabels=_ticks(one[x]), yticklabels=_ticks(one[y])[::-1],
-            norm=colours, cmap="viridis", cbar=False, mask=np.isnan(numbers[::-1]),
+            numbers, ax=axis, annot=numbers.size <= 150, fmt=".2g", annot_kws={"size": 7},
+            xticklabels=_ticks(values[x]), yticklabels=_ticks(values[y])[::-1],
+            norm=colours, vmin=low, vmax=high, cmap="viridis", cbar=False,
+            mask=np.isnan(coloured),
         )  # fmt: skip
-        axis.set_facecolor("white" if resolved is None else UNRESOLVED)
+        axis.set_facecolor("white" if bound is None else UNRESOLVED)
         axis.grid(visible=False)
+        for row, column in np.argwhere(np.isnan(coloured) & (bound is not None)):
+            text = f"≤ {numbers[row, column]:.2g}"
+            axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=7)
         axis.set(xlabel="", ylabel="")
     panels.label(parameter_label(x), parameter_label(y))
-    panels.colorbar(panels.axes[-1].collections[0], panels.axes, label=label)
+    if not shown.isnull().all():
+        panels.colorbar(panels.axes[-1].collections[0], panels.axes, label=label)
     return panels.finish(title)
 
 
@@ -149,7 +157,7 @@ def ordered_curves(
     ----------
     values
         Numbers (sampler, shades, axis). The SDE is drawn as lines, and other samplers as markers
-        with intervals, side by side around their value of the axis.
+        with intervals.
     title, label, error
         As for `small_multiples`.
     ax
@@ -169,24 +177,22 @@ def ordered_curves(
         raise argument_error("values", "over an axis of numbers", values[x].values.tolist())
     panels = Panels(ax, ["curves"], (7.0, 4.6))
     (axis,), at, names = panels.axes, values[x].values, _names(values, shade)
-    apart = 0.6 * float(np.diff(at).min(initial=np.inf)) if len(at) > 1 else 0.0
-    offsets = apart * (np.arange(len(names)) / max(1, len(names) - 1) - 0.5)
     colours = sns.color_palette("viridis", len(names))
     for m, sampler in enumerate(values["sampler"].values.tolist()):
+        line: dict[str, Any] = {"linewidth": 1.2}
+        if sampler != "sde":
+            line = {"linestyle": "", "marker": "osD^v"[m % 5], "markersize": 4.0, "capsize": 2.0}
         for k, (name, colour) in enumerate(zip(names, colours, strict=True)):
-            one = values.sel(sampler=sampler).isel({shade: k}).values
-            spread = None if error is None else error.sel(sampler=sampler).isel({shade: k}).values
-            text = f"{sampler_label(sampler)}, {name}"
-            if sampler == "sde":
-                axis.plot(at, one, color=colour, linewidth=1.2, label=text)
-            else:
-                axis.errorbar(
-                    at + offsets[k], one, spread, color=colour, fmt="osD^v"[m % 5], markersize=3.5,
-                    capsize=1.5, linewidth=0.8, label=text,
-                )  # fmt: skip
+            where = {"sampler": m, shade: k}
+            spread = None if error is None or sampler == "sde" else error.isel(where).values
+            axis.errorbar(
+                at, values.isel(where).values, spread, color=colour, label=None if m else name,
+                **line,
+            )  # fmt: skip
+        axis.errorbar([], [], color="0.3", label=sampler_label(sampler), **line)
     axis.set(xlabel=parameter_label(x), ylabel=label)
-    axis.legend(fontsize="xx-small", ncols=max(1, values.sizes["sampler"]))
-    return panels.finish(title, note="markers are set apart; bars: intervals of the means")
+    axis.legend(fontsize="x-small")
+    return panels.finish(title, note="bars: intervals of the means")
 
 
 def sweep_figures(
@@ -236,17 +242,17 @@ def sweep_figures(
 
 
 def _distance_map(distances: xr.Dataset, observable: str, at: str) -> Figure:
-    """Draw the distances that are larger than their margin."""
+    """Draw the distances that are larger than their margin, and bounds of the others."""
     one, margin = distances["distance"].isel(time=-1).sel(kept=observable), distances["margin"]
     first, second = (sampler_label(distances.attrs[k]) for k in ("first", "second"))
-    resolved, largest = one > margin, float(margin.max())
+    resolved = one > margin
     title = (
-        f"{first} and {second} differ by more than {largest:.2g} in {int(resolved.sum())} of "
-        f"{one.size} cells\nKS distance of {observable_label(observable)} at {at}; grey: not "
-        "resolved at 95 %"
+        f"The samples tell {first} and {second} apart in {int(resolved.sum())} of {one.size} cells"
+        f"\nKS distance of {observable_label(observable)} at {at}; grey: not resolved, 95 % bound"
     )
-    limits = (0.0, max(2.0 * largest, float(one.max())))
-    figure: Figure = heat_maps(one, title, "KS distance", limits, resolved=resolved)
+    limits = (0.0, max(2.0 * float(margin.max()), float(one.max())))
+    bound = (one + margin).where(~resolved)
+    figure: Figure = heat_maps(one, title, "KS distance", limits, bound=bound)
     return figure
 
 

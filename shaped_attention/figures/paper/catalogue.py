@@ -140,7 +140,7 @@ FIGURES: dict[str, Recipe] = {
         "ingredients:figure_ingredients",
         "ingredients:ingredient_panels",
         "Mean cosine of two tokens against the layer, for plain and for shaped transformers.",
-        "Whatever the ingredients, plain transformers lose their tokens and shaped ones keep them\n"
+        "Plain transformers collapse their tokens whatever the ingredients, shaped ones do not\n"
         r"$n=%(width)d$, $\gamma=1/\sqrt{8}$, $\tau_0=1$, $m=%(tokens)d$",
         options={"tokens": 8, "width": 128, "depth": 128, "samples": 256},
         small={"tokens": 3, "width": 16, "depth": 6, "samples": 10},

@@ -102,7 +102,7 @@ def ingredient_panels(data: xr.Dataset, title: str | None = None, *, ax: Target 
     The thin line is the plain model of the first panel.
     """
     kinds, layers = data["kind"].values.tolist(), data["layer"].values
-    names = [" / ".join(dict.fromkeys(pair)) for pair in data["name"].values.T.tolist()]
+    names = [_name(*of_kinds) for of_kinds in data["name"].values.T.tolist()]
     size = (12.5, 0.9 + 2.7 * -(-len(names) // 4))
     panels = Panels(ax, names, size, 4, titles=True, sharex=True, sharey=True)
     first = data["correlation"].sel(kind=kinds[0], level="mean").isel(model=0).values
@@ -120,3 +120,10 @@ def ingredient_panels(data: xr.Dataset, title: str | None = None, *, ax: Target 
     panels.axes[0].set_ylim(top=1.04)
     panels.label(LAYER, data["correlation"].attrs["long_name"])
     return panels.finish(title, note=f"lines: means; {OF_SAMPLES}; thin: plain of panel (a)")
+
+
+def _name(*of_kinds: str) -> str:
+    """Return the ingredients that models of all kinds have, or if there are none, those of each."""
+    first, *others = (name.split(", ") for name in of_kinds)
+    common = [word for word in first if all(word in other for other in others)]
+    return ", ".join(common) or " / ".join(of_kinds)
