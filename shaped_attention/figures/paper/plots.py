@@ -22,6 +22,7 @@ from shaped_attention.figures.panels import (
     look,
     styled,
 )
+from shaped_attention.figures.paper.law_plots import draw_laws
 from shaped_attention.statistics.density import Floats
 from shaped_attention.statistics.proportions import fraction_bounds
 
