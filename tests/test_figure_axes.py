@@ -92,7 +92,8 @@ def overlaps(figure):
     """Titles and labels of axes that run through each other."""
     figure.draw_without_rendering()
     axes = [axis for axis in figure.axes if axis.get_visible()]
-    texts = [text for a in axes for text in (a.title, a.xaxis.label, a.yaxis.label)]
+    parts = [(a.title, a._left_title, a.xaxis.label, a.yaxis.label) for a in axes]
+    texts = [text for of_axis in parts for text in of_axis]
     texts = [text for text in [*texts, figure._suptitle] if text is not None and text.get_text()]
     boxes = [text.get_window_extent() for text in texts]
     return [
@@ -208,6 +209,9 @@ TABLE = {
     "heat_maps": (sweep_plots.heat_maps, lambda: over_a_grid("sampler", "tau0", "gamma")),
     "small_multiples": (
         sweep_plots.small_multiples, lambda: over_a_grid("sampler", "tau0", "gamma")
+    ),
+    "ordered_curves": (
+        sweep_plots.ordered_curves, lambda: over_a_grid("sampler", "tau0", "gamma")
     ),
 }  # fmt: skip
 

@@ -30,7 +30,6 @@ from shaped_attention.figures.paper.catalogue import FIGURES
 from shaped_attention.figures.paper.plots import stopping_maps
 from shaped_attention.statistics.density import observable_names
 
-
 LINEAR = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 """From linear sRGB to XYZ at D65."""
 BLIND = {

@@ -252,6 +252,21 @@ def test_figures_sort_the_values_of_an_extended_axis():
         np.testing.assert_allclose(sizes, line.get_ydata() / 100)
 
 
+def test_a_heat_map_says_what_is_not_resolved_and_leaves_zeros_blank():
+    """A cell with a bound is grey and has its bound; with colours of the logarithm, 0 is blank."""
+    coords = {"gamma": [0.3, 0.1], "tau0": [1.0, 2.0]}
+    values = xr.DataArray([[0.5, 0.0], [0.25, 0.125]], coords, tuple(coords))
+    bound = xr.DataArray([[np.nan, 0.1], [np.nan, np.nan]], coords, tuple(coords))
+    for axis, colour, texts in (
+        (heat_maps(values, bound=bound).axes[0], 0.85, ["0.12", "0.25", "0.5", "≤ 0.1"]),
+        (heat_maps(values, logarithmic=True).axes[0], 1.0, ["0.12", "0.25", "0.5"]),
+    ):
+        assert sorted(text.get_text() for text in axis.texts) == texts
+        assert axis.get_facecolor()[:3] == (colour,) * 3
+        masked = np.ma.getmaskarray(axis.collections[0].get_array()).reshape(2, 2)
+        assert masked.tolist() == [[False, True], [False, False]]
+
+
 def test_a_running_store_is_not_extended(tmp_path):
     """And a store that was extended since it was opened is not run."""
     store = Store(tmp_path / "s", small())

@@ -46,7 +46,7 @@ def density_and_percentile(
 ) -> Drawn:
     """Draw densities of rho_01 for each gamma, and the 95th percentile of |rho_01| by gamma."""
     names = [rf"{_GAMMA} = {model}" for model in data["model"].values]
-    panels = Panels(ax, [*names, "percentile"], (11.0, 2.9 * (len(names) // 3 + 1)), 3)
+    panels = Panels(ax, [*names, "percentile"], (11.0, 1.2 + 2.5 * (len(names) // 3 + 1)), 3)
     *laws, last = panels.axes
     draw_laws(laws, data, "rho", names)
     for k, sampler in enumerate(data["sampler"].values):
@@ -54,7 +54,7 @@ def density_and_percentile(
         last.plot(
             data["gamma"], percentile, marker="os"[k], fillstyle=("full", "none")[k], **look(k)
         )
-    last.set(xlabel=_GAMMA, ylabel=r"95th percentile of $|\rho_{0,1}|$")
+    last.set(xlabel=_GAMMA, ylabel=r"95 % quantile of $|\rho_{0,1}|$")
     for axis in laws:
         axis.set_ylabel("density" if axis in panels.left else "")
     return panels.finish(title, note=OF_DENSITIES, legend=True)
@@ -92,7 +92,9 @@ def key_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None)
             )
             below.plot(at, off, label=f"chain, {model}", **look(k))
         below.axhline(0.0, color="0.2", linewidth=1.0)
-        below.set(xlabel=symbol, xlim=window)
+        below.set_xlim(window)
+        for axis in {above, below} & {*panels.lowest}:
+            axis.set_xlabel(symbol)
     for axis, label in zip(panels.axes[::2], ("density", "P(chain ≤ x) − P(SDE ≤ x)"), strict=True):
         axis.set_ylabel(label)
     return panels.finish(title, note=OF_DENSITIES, legend=True)
