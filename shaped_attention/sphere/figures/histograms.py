@@ -50,9 +50,9 @@ def inner_product_histograms(
                 grid, uniform, "--", color="black", linewidth=0.9,
                 label=f"independent, uniform on the sphere, $d$ = {data.attrs['features']}",
             )  # fmt: skip
-        axis.set_title(
-            f"layer {layer}: mean {mean:.2f}, close {100 * close:.1f} %", fontsize="small"
-        )
+        axis.set_title(f"layer {layer}", fontsize="small")
+        text = f"mean {mean:.2f}\nclose {100 * close:.1f} %"
+        axis.text(0.96, 0.94, text, transform=axis.transAxes, ha="right", va="top", fontsize=8)
         axis.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0])
         axis.set(xlim=(-1.0, 1.0), ylim=(0.0, 1.06 * tallest))
     # On a panel above a missing one the label would push the rows apart.
