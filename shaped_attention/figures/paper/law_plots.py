@@ -68,7 +68,7 @@ def key_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None)
     differences of distribution functions with pointwise 95 % intervals.
     """
     names = [f"{what}: {symbol}" for what in ("density", "difference") for symbol in (_RHO, _V)]
-    panels = Panels(ax, names, (10.0, 6.4), 2, sharex="col", sharey="row")
+    panels = Panels(ax, names, (10.0, 6.4), 2, sharex="col")
     for column, (name, symbol) in enumerate((("rho", _RHO), ("covariance", _V))):
         above, below = panels.axes[column::2]
         kept = data[name].where(~data["stopped"])
