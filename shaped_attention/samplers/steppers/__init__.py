@@ -241,7 +241,7 @@ class HostStepper(Stepper):
         return state
 
 
-class CompiledStepper(HostStepper):
+class CompiledStepper(Stepper):
     """Compiled code that takes many steps in one call, and does the bookkeeping of `Paths`."""
 
     @abstractmethod

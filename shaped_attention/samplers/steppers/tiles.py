@@ -16,6 +16,7 @@ from shaped_attention.samplers.steppers import (
     Batch,
     CompiledBrownian,
     CompiledStepper,
+    HostStepper,
     Mask,
 )
 from shaped_attention.samplers.task import Task
@@ -28,7 +29,7 @@ def stepper_of(spec: Specification, task: Task) -> CompiledStepper | None:
     return TileClock(task) if task.method == "clock" else TileStepper(task)
 
 
-class TileStepper(CompiledBrownian):
+class TileStepper(HostStepper, CompiledBrownian):
     """The chain, and the limit with a fixed step; a state is (tiles, entries of a path, LANES)."""
 
     name: ClassVar[str] = "compiled code on tiles"
@@ -113,7 +114,7 @@ class TileStepper(CompiledBrownian):
         batch.alive[:] = alive.reshape(-1) > 0.5
 
 
-class TileClock(CompiledStepper):
+class TileClock(HostStepper, CompiledStepper):
     """The limit by the clock; paths that still move are gathered into tiles again and again."""
 
     name: ClassVar[str] = TileStepper.name

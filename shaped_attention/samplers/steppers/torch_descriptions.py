@@ -18,7 +18,7 @@ from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.clock_step import clock_speed, clock_step, norm_spread
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import Array, Batch, Brownian, Clocked, SingleStepper
+from shaped_attention.samplers.steppers import Array, Batch, Brownian, Clocked, SingleStepper, Stepper
 from shaped_attention.samplers.steps import chain_step, limit_step
 from shaped_attention.samplers.task import Task
 
@@ -28,14 +28,40 @@ def stepper_of(spec: Specification, task: Task) -> DescriptionStepper:
     return DescriptionStepper(task, spec.device, spec.dtype)
 
 
-class TorchStepper(SingleStepper):
+class DeviceArrays(Stepper):
+    """States (rows, groups, m, c) and other arrays as tensors of torch on a device."""
+
+    xp: ClassVar[Any] = torch
+    device: torch.device
+    state_dtype: torch.dtype
+
+    def array(self, values: NDArray[Any]) -> Tensor:
+        """Return a tensor on the device."""
+        return torch.tensor(values, device=self.device)
+
+    def on_host(self, values: Tensor) -> NDArray[Any]:
+        """Return an array of numpy; the host waits for the device."""
+        return values.detach().cpu().numpy()
+
+    def arranged(self, factors: Array) -> Tensor:
+        """Return the factors on the device."""
+        return torch.tensor(factors, dtype=self.state_dtype, device=self.device)
+
+    def factors(self, state: Tensor) -> Array:
+        """Return the factors in double precision."""
+        return state.detach().double().cpu().numpy()
+
+    def workspace(self) -> Any:
+        """Return a place for what is computed once."""
+        return {}
+
+
+class TorchStepper(DeviceArrays, SingleStepper):
     """A stepper on tensors of torch, whose states are factors (rows, groups, m, c).
 
     On the CPU a batch has a fixed number of rows, `size`: the order in which torch adds numbers can
     depend on the shape of a batch.
     """
-
-    xp: ClassVar[Any] = torch
 
     def __init__(
         self, task: Task, device: torch.device, dtype: torch.dtype, size: int | None = None
@@ -57,22 +83,6 @@ class TorchStepper(SingleStepper):
         """Return the rows of whole batches of a fixed size."""
         return -(-count // self.size) * self.size
 
-    def array(self, values: NDArray[Any]) -> Tensor:
-        """Return a tensor on the device."""
-        return torch.tensor(values, device=self.device)
-
-    def on_host(self, values: Tensor) -> NDArray[Any]:
-        """Return an array of numpy; the host waits for the device."""
-        return values.detach().cpu().numpy()
-
-    def arranged(self, factors: Array) -> Tensor:
-        """Return the factors on the device."""
-        return torch.tensor(factors, dtype=self.state_dtype, device=self.device)
-
-    def factors(self, state: Tensor) -> Array:
-        """Return the factors in double precision."""
-        return state.detach().double().cpu().numpy()
-
     def absolute_sums(self, state: Tensor) -> Tensor:
         """Return the sums of absolute entries (rows,)."""
         return state.detach().double().abs().sum((-3, -2, -1))
@@ -85,10 +95,6 @@ class TorchStepper(SingleStepper):
             return norms / self.divisor
         near = v.diagonal(dim1=-2, dim2=-1).sum(-1) >= least
         return torch.where(near, norms, 0.0)
-
-    def workspace(self) -> Any:
-        """Return a place for what is computed once."""
-        return {}
 
     def numbers_of(self, batch: Batch) -> Tensor:
         """Return the numbers of the paths (rows,)."""

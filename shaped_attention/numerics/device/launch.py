@@ -1,0 +1,68 @@
+"""Compile the kernel of a layer for a CUDA device, and launch it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.device.source import threads_of, warps_of
+from shaped_attention.numerics.tile_interpreter import Packed
+
+_BLOCK = 128
+"""Threads of a block whose paths have one thread each."""
+
+_GROUPS = 4096
+"""Warps that run at a time if the buffers of their paths are in the device's main memory."""
+
+
+class Kernel(Protocol):
+    """A kernel `advance` (``kernels.cuh``), ready to be launched for a number of paths."""
+
+    def __call__(self, rows: int, first: Sequence[Any], rest: Sequence[Any]) -> None:
+        """Launch it with the arguments before and after its scratch memory."""
+
+
+class CudaKernel:
+    """The kernel on a CUDA device, compiled at run time by NVRTC, which torch's CUDA build has."""
+
+    def __init__(self, source: str, packed: Packed, precision: str, device: torch.device) -> None:
+        self.device, self.threads = device, threads_of(packed)
+        self.paths = _BLOCK if self.threads == 1 else max(1, warps_of(packed, precision))
+        with torch.cuda.device(device):
+            self._kernel = _compiled(source, torch.cuda.current_device())
+        self.shared, room = 0, 1
+        if self.threads > 1 and warps_of(packed, precision):
+            self.shared = self.paths * (packed.rows + 1) * torch.empty(0, dtype=_of(precision)).itemsize
+            self._kernel.set_shared_memory_config(self.shared)
+        elif self.threads > 1:
+            room = _GROUPS * (packed.rows + 1)
+        self.scratch: Tensor = torch.empty(room, dtype=_of(precision), device=device)
+
+    def __call__(self, rows: int, first: Sequence[Any], rest: Sequence[Any]) -> None:
+        """Launch it, and wait until it has run."""
+        blocks = -(-rows // self.paths)
+        if self.scratch.numel() > 1:
+            blocks = min(blocks, _GROUPS)
+        with torch.cuda.device(self.device):
+            self._kernel(
+                (blocks, 1, 1), (self.paths * self.threads, 1, 1), [*first, self.scratch, *rest],
+                self.shared,
+            )  # fmt: skip
+            torch.cuda.synchronize()
+
+
+def can_compile() -> bool:
+    """Return whether this build of torch compiles kernels at run time."""
+    return torch.version.cuda is not None and hasattr(torch.cuda, "_compile_kernel")
+
+
+def _of(precision: str) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, precision)
+    return dtype
+
+
+@lru_cache(maxsize=64)
+def _compiled(source: str, device: int) -> Any:
+    return torch.cuda._compile_kernel(source, "advance")

@@ -1,0 +1,114 @@
+"""Kernels of a CUDA device, run on the host: the same source, with its threads in turn.
+
+A path has one thread or 32. Those of the device run in step at each `together`; here they are
+threads of the host that meet at a barrier.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.tile_interpreter import Packed
+
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="needs a compiler of C++")
+
+_BEFORE = r"""
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <vector>
+#include <barrier>
+using std::acos; using std::erfc; using std::exp; using std::fabs; using std::floor;
+using std::log; using std::log1p; using std::sqrt; using std::tanh;
+#if THREADS == 1
+static inline void together() {}
+static inline double group_sum(double value, int) { return value; }
+#else
+static std::barrier meeting(THREADS);
+static double partial[THREADS];
+static inline void together() { meeting.arrive_and_wait(); }
+static inline double group_sum(double value, int lane) {
+  partial[lane] = value;
+  together();
+  double total = 0;
+  for (int k = 0; k < THREADS; ++k) total += partial[k];
+  together();
+  return total;
+}
+#endif
+"""
+
+_AFTER = r"""
+template <class... Arguments>
+static void launched(Arguments... arguments) {
+  // Not a number: what a path reads without having written it must not pass.
+  std::vector<real> memory(BUFFER_ROWS, real(NAN));
+  std::vector<std::thread> threads;
+  for (int lane = 0; lane < THREADS; ++lane)
+    threads.emplace_back([&, lane] { advance(arguments..., memory.data(), lane); });
+  for (auto& thread : threads) thread.join();
+}
+"""
+
+_SIGNATURES = {
+    False: "real* a, unsigned char* b, double* c, const unsigned char* d, const real* e, "
+    "const u64* f, real* g, double h, double i, double j, double k, int l, int m, double n, "
+    "double o",
+    True: "real* a, unsigned char* b, double* c, const unsigned char* d, const real* e, "
+    "const u64* f, real* g, double h, double i, double j, double k, int l, int m, double n, "
+    "double* o, double* p, long long* q, long long* r, const long long* s, real* t, int u, "
+    "double v, double w",
+}
+
+
+class HostKernel:
+    """A kernel `advance` that was compiled for the host."""
+
+    launches = 0
+
+    def __init__(self, source: str, packed: Packed, precision: str, device: torch.device) -> None:
+        assert device.type == "cpu"
+        clock = "#define CLOCK" in source
+        names = "abcdefghijklmnopqrstuvw"[: 23 if clock else 15]
+        call = f'extern "C" void run({_SIGNATURES[clock]}) {{ launched({", ".join(names)}); }}'
+        defines, rest = source.split("typedef unsigned long long u64;", 1)
+        whole = [defines, _BEFORE, "typedef unsigned long long u64;", rest, _AFTER, call]
+        self._run = _library("\n".join(whole)).run
+        self.scratch = torch.empty(1)
+
+    def __call__(self, rows: int, first: Sequence[Any], rest: Sequence[Any]) -> None:
+        """Run it."""
+        HostKernel.launches += 1
+        arguments: list[Any] = []
+        for value in [*first, self.scratch, *rest]:
+            if isinstance(value, Tensor):
+                assert value.is_contiguous()
+                arguments.append(ctypes.c_void_p(value.data_ptr()))
+            else:
+                arguments.append((ctypes.c_int if isinstance(value, int) else ctypes.c_double)(value))
+        self._run(*arguments)
+
+
+@cache
+def _library(source: str) -> ctypes.CDLL:
+    folder = Path(tempfile.mkdtemp(prefix=hashlib.sha1(source.encode()).hexdigest()[:8]))
+    (folder / "kernel.cpp").write_text(source)
+    assert COMPILER is not None
+    command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-Wall", "-Werror",
+               "-Wno-unused-function", "-Wno-unused-variable", "kernel.cpp", "-o", "kernel.so"]  # fmt: skip
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
+    return ctypes.CDLL(str(folder / "kernel.so"))
