@@ -1,31 +1,59 @@
-"""Time chain and SDE on an accelerator, against the CPU and against drawing the normals there.
+"""Check and time the samplers on an accelerator: ``python -m benchmarks.accelerator out.json``.
 
-`python -m benchmarks.accelerator [--device cuda]`. Everything runs in turn; figures are medians of
-three. There are enough samples to fill the device. The device must be one that torch finds;
-`--device cpu` runs torch's own path there, to try the script.
+Everything runs in turn, in about ten minutes: frozen paths and laws against the CPU, nanoseconds
+per step and sample against the CPU and against drawing the same numbers on the device, the clock,
+networks with real weights beside chain and SDE, a sweep of 64 cells, one Llama. Times are medians
+of three after a first call, which compiles. What failed is in the file with its error.
+`--device cpu --samples 64` tries the script where there is no accelerator.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import product
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from scipy import stats
 
 import shaped_attention as sa
+from shaped_attention import sweep
 from shaped_attention.samplers.arguments import check_device
 
 STEPS = 64
+BLOCK = sa.ShapedAttention(0.35)
+ROWS = [*product((4, 8, 16, 64, 512), ("chain", "direct", "clock"), ("float64", "float32"))]
+NUMBERS = """
+extern "C" __global__ void numbers(
+    double* sums, const u64* key, double rows, int steps, int pairs) {
+  const long long path = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (path >= (long long)rows) return;
+  double total = 0;
+  for (int step = 0; step < steps; ++step)
+    for (int pair = 0; pair < pairs; ++pair) {
+      double a, b;
+      normals_of(key, (u64(path) << 32) | u64(step), 0, pair, a, b);
+      total += a + b;
+    }
+  sums[path] = total;
+}
+"""
+"""A kernel that does nothing but draw: the floor of a step."""
 
 
-def median_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Return the median time of three calls after a first one, with the device synchronised."""
+def seconds(call: Callable[[], object], device: torch.device, turns: int = 3) -> float:
+    """Return the median time of some calls after a first one, with the device synchronised."""
     times = []
-    for turn in range(4):
+    for turn in range(turns + 1):
         began = time.perf_counter()
         call()
         if device.type == "cuda":
@@ -35,46 +63,175 @@ def median_seconds(call: Callable[[], object], device: torch.device) -> float:
     return statistics.median(times)
 
 
-def simulate(name: str, m: int, samples: int, device: str, dtype: str) -> object:
-    """Run `STEPS` steps of the chain or the SDE."""
-    block, v0 = sa.ShapedAttention(0.35), sa.equicorrelated(m, 0.2)
-    common = {"samples": samples, "device": device, "dtype": dtype, "progress": False}
-    if name == "chain":
-        return sa.simulate_chain(block, v0, width=256, depth=STEPS, **common)
-    return sa.integrate_sde(block, v0, horizon=0.01 * STEPS, step=0.01, method="torchsde", **common)
+def simulate(kind: str, m: int, samples: int, device: str, dtype: str, seed: int = 0) -> Any:
+    """Run `STEPS` steps of the chain or of the SDE."""
+    v0 = sa.equicorrelated(m, 0.2)
+    common: dict[str, Any] = {"samples": samples, "device": device, "dtype": dtype, "seed": seed}
+    if kind == "chain":
+        width = max(256, 2 * m)
+        return sa.simulate_chain(BLOCK, v0, width=width, depth=STEPS, progress=False, **common)
+    return sa.integrate_sde(
+        BLOCK, v0, horizon=0.01 * STEPS, step=0.01, method=kind, progress=False, **common
+    )
 
 
-def normals(count: int, samples: int, device: torch.device, dtype: str) -> None:
-    """Draw as many normals as a run needs."""
-    for _ in range(STEPS):
-        torch.randn(samples, count, dtype=getattr(torch, dtype), device=device)
+def floor(count: int, samples: int, device: torch.device) -> Callable[[], None]:
+    """Return what draws as many normals as a run needs."""
+    if device.type == "cpu":
+        return lambda: [torch.randn(samples, count) for _ in range(STEPS)] and None
+    from shaped_attention.numerics.device.launch import compiled
+    from shaped_attention.numerics.device.source import OPERATIONS_SOURCE
+
+    source = f"#define THREADS 1\ntypedef double real;\n{OPERATIONS_SOURCE.read_text()}{NUMBERS}"
+    kernel = compiled(source, "numbers", device)
+    sums = torch.empty(samples, dtype=torch.float64, device=device)
+    key = torch.tensor(np.array([1, 2], dtype=np.uint64), device=device)
+    blocks = -(-samples // 128)
+
+    def draw() -> None:
+        arguments = [sums, key, float(samples), STEPS, -(-count // 2)]
+        kernel((blocks, 1, 1), (128, 1, 1), arguments)
+
+    return draw
+
+
+def numbers_of_a_step(kind: str, m: int) -> int:
+    """Return the normals of a step; a chi variable counts as two."""
+    return 3 * m * m + 2 * m if kind == "chain" else m * m + m * (m + 1) // 2
+
+
+def speed(device: torch.device, most: int) -> list[dict[str, Any]]:
+    """Time steps there, here, and the drawing of their numbers."""
+    rows = []
+    for m, kind, dtype in ROWS:
+        samples = max(8, most * 16 // m**2)
+        there = seconds(partial(simulate, kind, m, samples, str(device), dtype), device)
+        few = max(8, samples // 64)
+        here = seconds(partial(simulate, kind, m, few, "cpu", "float64"), torch.device("cpu"))
+        least = seconds(floor(numbers_of_a_step(kind, m), samples, device), device)
+        per = 1e9 / (STEPS * samples)
+        rows.append(
+            {"m": m, "run": kind, "dtype": dtype, "samples": samples, "ns": there * per}
+            | {"cpu_ns": here * 1e9 / (STEPS * few), "numbers_ns": least * per}
+            | {"over_numbers": there / least, "over_cpu": here / few * samples / there}
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def frozen_paths(device: torch.device) -> dict[str, float]:
+    """Return how far paths there are from those of the CPU, in units of their largest entry."""
+    distances = {}
+    for m, kind, dtype in product((2, 4, 9), ("chain", "direct", "clock"), ("float64", "float32")):
+        one, other = (
+            simulate(kind, m, 64, name, dtype)["V"].values for name in ("cpu", str(device))
+        )
+        distances[f"{kind} m={m} {dtype}"] = float(np.abs(one - other).max() / np.abs(one).max())
+    return distances
+
+
+def laws(device: torch.device, samples: int) -> dict[str, float]:
+    """Return p-values of log det V there against other seeds on the CPU; the last is a control."""
+    values = {}
+    for kind in ("chain", "direct", "clock"):
+        there = log_det(simulate(kind, 4, samples, str(device), "float64"))
+        here = log_det(simulate(kind, 4, samples, "cpu", "float64", seed=1))
+        values[kind] = float(stats.ks_2samp(there, here).pvalue)
+    values["control: chain against SDE at 16 steps less"] = float(
+        stats.ks_2samp(
+            log_det(simulate("chain", 4, samples, str(device), "float64")),
+            log_det(
+                sa.integrate_sde(
+                    BLOCK, sa.equicorrelated(4, 0.2), horizon=0.01 * (STEPS - 16), step=0.01,
+                    samples=samples, seed=2, progress=False,
+                )
+            ),
+        ).pvalue
+    )  # fmt: skip
+    return values
+
+
+def log_det(result: Any) -> Any:
+    """Return log det V at the end."""
+    return np.linalg.slogdet(result["V"].values[-1])[1]
+
+
+def three_samplers(device: torch.device, samples: int) -> dict[str, Any]:
+    """Compare network, chain and SDE there, and time the network."""
+    v0 = sa.equicorrelated(4, 0.2)
+    options: dict[str, Any] = {"device": str(device), "progress": False}
+    network = partial(
+        sa.simulate_network,
+        BLOCK,
+        v0,
+        width=256,
+        depth=128,
+        samples=max(2, samples // 64),
+        **options,
+    )
+    taken = seconds(network, device, turns=1)
+    chain = sa.simulate_chain(BLOCK, v0, width=256, depth=128, samples=samples, seed=1, **options)
+    limit = sa.integrate_sde(BLOCK, v0, horizon=0.5, step=0.01, samples=samples, seed=2, **options)
+    return {
+        "network_seconds": taken,
+        "network_against_chain": sa.compare(network(), chain).attrs["verdict"],
+        "chain_against_limit": sa.compare(chain, limit).attrs["verdict"],
+    }
+
+
+def batch(device: torch.device, samples: int) -> dict[str, float]:
+    """Run a sweep of 64 cells."""
+    gammas, temperatures = np.linspace(0.1, 0.45, 8).tolist(), np.linspace(0.5, 2.0, 8).tolist()
+    grid = sweep.Sweep(
+        grid={"gamma": gammas, "tau0": temperatures},
+        fixed={"layer": "attention", "tokens": 4, "width": 128, "depth": 64},
+        samplers=("chain",), samples=samples, device=str(device),
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        report = sweep.run_sweep(replace(grid), Path(folder) / "store", progress=False)
+    return {"units": report.finished, "seconds": report.seconds}
+
+
+def llama(device: torch.device) -> dict[str, float]:
+    """Time samples of the chain of a Llama with 80 layers."""
+    run = partial(
+        sa.simulate_model, "llama-3.1-70b", 16, samples=64, device=str(device), progress=False
+    )
+    return {"seconds_of_64_samples": seconds(run, device, turns=1)}
 
 
 def main() -> None:
-    """Measure and print a table."""
+    """Measure and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("output", type=Path)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--samples", type=int, default=2**18)
+    parser.add_argument("--samples", type=int, default=2**20, help="of m = 4; fewer of larger m")
     asked = parser.parse_args()
     try:
         device = check_device(asked.device)
     except ValueError as error:
         raise SystemExit(str(error)) from None
-    for m, name, dtype in product((4, 16), ("chain", "sde"), ("float64", "float32")):
-        samples = max(1, asked.samples * 16 // m**2)
-        # Chain: two m x m Gaussians, two Bartlett factors. SDE: m x m, and a symmetric one.
-        count = 3 * m * m + m if name == "chain" else m * m + m * (m + 1) // 2
-        there = median_seconds(partial(simulate, name, m, samples, str(device), dtype), device)
-        floor = median_seconds(partial(normals, count, samples, device, dtype), device)
-        here = median_seconds(
-            partial(simulate, name, m, samples, "cpu", dtype), torch.device("cpu")
-        )
-        per = 1e9 / (STEPS * samples)
-        print(
-            f"{name:5} m={m:2} {dtype}: {device} {there * per:8.2f} ns per step and sample, "
-            f"cpu {here * per:8.2f} ({here / there:.1f} times), "
-            f"normals {floor * per:8.2f} ({there / floor:.1f} times the floor)"
-        )
+    named = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    measured: dict[str, Any] = {
+        "device": named, "torch": torch.__version__, "cuda": torch.version.cuda, "steps": STEPS,
+    }  # fmt: skip
+    fewer = max(16, asked.samples // 16)
+    parts: dict[str, Callable[[], Any]] = {
+        "paths": partial(frozen_paths, device),
+        "p_values": partial(laws, device, fewer),
+        "speed": partial(speed, device, asked.samples),
+        "samplers": partial(three_samplers, device, fewer),
+        "sweep": partial(batch, device, fewer),
+        "llama": partial(llama, device),
+    }
+    for name, part in parts.items():
+        began = time.perf_counter()
+        try:
+            measured[name] = part()
+        except (RuntimeError, ValueError, FloatingPointError) as error:
+            measured[name] = f"failed: {error}"
+        print(name, f"{time.perf_counter() - began:.0f} s", flush=True)
+        asked.output.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

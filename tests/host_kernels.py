@@ -11,7 +11,8 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ import pytest
 
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.tile_interpreter import Packed
+from shaped_attention.samplers import steppers
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.steppers.tiles_on_device import DeviceStepper, can_run
+from shaped_attention.samplers.task import Task
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 
@@ -98,7 +103,9 @@ class HostKernel:
                 assert value.is_contiguous()
                 arguments.append(ctypes.c_void_p(value.data_ptr()))
             else:
-                arguments.append((ctypes.c_int if isinstance(value, int) else ctypes.c_double)(value))
+                arguments.append(
+                    (ctypes.c_int if isinstance(value, int) else ctypes.c_double)(value)
+                )
         self._run(*arguments)
 
 
@@ -107,8 +114,25 @@ def _library(source: str) -> ctypes.CDLL:
     folder = Path(tempfile.mkdtemp(prefix=hashlib.sha1(source.encode()).hexdigest()[:8]))
     (folder / "kernel.cpp").write_text(source)
     assert COMPILER is not None
-    command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-Wall", "-Werror",
-               "-Wno-unused-function", "-Wno-unused-variable", "kernel.cpp", "-o", "kernel.so"]  # fmt: skip
+    options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-Wall", "-Werror"]
+    unused = ["-Wno-unused-function", "-Wno-unused-variable"]
+    command = [COMPILER, *options, *unused, "kernel.cpp", "-o", "kernel.so"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
     return ctypes.CDLL(str(folder / "kernel.so"))
+
+
+def stepper_of(spec: Specification, task: Task) -> DeviceStepper | None:
+    """Return the stepper of a CUDA device with its kernel on the host, for runs that it takes."""
+    if not can_run(spec, task):
+        return None
+    return DeviceStepper(task, torch.device("cpu"), spec.precision, HostKernel)
+
+
+@contextmanager
+def in_place_of_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let samplers take their steps by the kernel wherever it can."""
+    with monkeypatch.context() as patch:
+        others = steppers._modules()
+        patch.setattr(steppers, "_modules", lambda: [__name__, *others])
+        yield

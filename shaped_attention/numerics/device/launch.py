@@ -30,11 +30,12 @@ class CudaKernel:
     def __init__(self, source: str, packed: Packed, precision: str, device: torch.device) -> None:
         self.device, self.threads = device, threads_of(packed)
         self.paths = _BLOCK if self.threads == 1 else max(1, warps_of(packed, precision))
-        with torch.cuda.device(device):
-            self._kernel = _compiled(source, torch.cuda.current_device())
+        self._kernel = compiled(source, "advance", device)
         self.shared, room = 0, 1
         if self.threads > 1 and warps_of(packed, precision):
-            self.shared = self.paths * (packed.rows + 1) * torch.empty(0, dtype=_of(precision)).itemsize
+            self.shared = (
+                self.paths * (packed.rows + 1) * torch.empty(0, dtype=_of(precision)).itemsize
+            )
             self._kernel.set_shared_memory_config(self.shared)
         elif self.threads > 1:
             room = _GROUPS * (packed.rows + 1)
@@ -53,6 +54,13 @@ class CudaKernel:
             torch.cuda.synchronize()
 
 
+@lru_cache(maxsize=64)
+def compiled(source: str, name: str, device: torch.device) -> Any:
+    """Return a kernel by its name; the source is compiled once for each device of a process."""
+    with torch.cuda.device(device):
+        return torch.cuda._compile_kernel(source, name)
+
+
 def can_compile() -> bool:
     """Return whether this build of torch compiles kernels at run time."""
     return torch.version.cuda is not None and hasattr(torch.cuda, "_compile_kernel")
@@ -61,8 +69,3 @@ def can_compile() -> bool:
 def _of(precision: str) -> torch.dtype:
     dtype: torch.dtype = getattr(torch, precision)
     return dtype
-
-
-@lru_cache(maxsize=64)
-def _compiled(source: str, device: int) -> Any:
-    return torch.cuda._compile_kernel(source, "advance")

@@ -16,9 +16,10 @@ from shaped_attention.numerics.tile_interpreter import Packed
 from shaped_attention.numerics.tiles import LARGEST_FACTOR, MODERATE_FACTOR
 
 FIELDS = (
-    "OP FLAG OUT OUT_COLUMNS A B ROWS COLUMNS A_ROWS A_COLUMNS B_ROWS B_COLUMNS A_LOWER B_LOWER "
-    "SCALAR SCALAR_2 KEY SLOT COUNT COPIES WORK START FIRST LAST"
-).split()
+    "OP", "FLAG", "OUT", "OUT_COLUMNS", "A", "B", "ROWS", "COLUMNS", "A_ROWS", "A_COLUMNS",
+    "B_ROWS", "B_COLUMNS", "A_LOWER", "B_LOWER", "SCALAR", "SCALAR_2", "KEY", "SLOT", "COUNT",
+    "COPIES", "WORK", "START", "FIRST", "LAST",
+)  # fmt: skip
 """Names of the fields of an instruction, in their order in `operations.registry`."""
 
 MOST_IN_REGISTERS = 400
@@ -27,6 +28,9 @@ MOST_IN_REGISTERS = 400
 _RENAMED = {"sqrt": "sqrt_of", "exp": "exp_of", "tanh": "tanh_of"}
 """Operations whose name is that of a function of C."""
 
+
+OPERATIONS_SOURCE = Path(__file__).with_name("operations.cuh")
+"""File of the operations."""
 
 SHARED_BYTES = 96 * 1024
 """Shared memory of a block that every device since 2017 has."""
@@ -89,7 +93,7 @@ def kernel_source(
     return "\n".join(
         [
             *lines,
-            (folder / "operations.cuh").read_text(),
+            OPERATIONS_SOURCE.read_text(),
             "template <int K> struct Step;",
             *(line for k in range(len(programs)) for line in _step(packed, k)),
             (folder / "paths.cuh").read_text(),

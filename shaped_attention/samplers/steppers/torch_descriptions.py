@@ -18,7 +18,14 @@ from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.clock_step import clock_speed, clock_step, norm_spread
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import Array, Batch, Brownian, Clocked, SingleStepper, Stepper
+from shaped_attention.samplers.steppers import (
+    Array,
+    Batch,
+    Brownian,
+    Clocked,
+    SingleStepper,
+    Stepper,
+)
 from shaped_attention.samplers.steps import chain_step, limit_step
 from shaped_attention.samplers.task import Task
 

@@ -1,0 +1,182 @@
+"""Kernels of a CUDA device, compiled for the host: every operation and every way of stepping."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shaped_attention as sa
+from shaped_attention.numerics.device.source import FIELDS, kernel_source
+from shaped_attention.numerics.operations import registry
+from shaped_attention.numerics.operations.registry import OPERATIONS
+from shaped_attention.numerics.primitives import softplus
+from shaped_attention.samplers.specification import specify
+from shaped_attention.samplers.task import task_of
+from tests import host_kernels
+from tests.golden_paths import FILE, HOT, LAYER, RUNS, V0, values
+from tests.host_kernels import HostKernel, in_place_of_tiles, needs_compiler
+
+FROZEN = json.loads(FILE.read_text())
+CHAINS = ["chain, tiles", "chain, groups", "chain, LayerNorm", "chain, smooth", "chain, narrow"]
+LIMITS = ["SDE, direct", "SDE, clock"]
+MODELS = ["GPT-2", "Llama"]
+PATTERN = [[sa.ShapedAttention(0.35)], [sa.ShapedMLP(0.5), sa.ShapedAttention(0.2)]]
+
+
+def soft(x: Any) -> Any:
+    """An activation that no other test layer has."""
+    return softplus(0.5 * x)
+
+
+def bumped(block_activation: str) -> sa.ShapedMLP:
+    return sa.ShapedMLP(0.5, activation=block_activation, scale=1.0)
+
+
+OTHERS = {
+    "relu, limit": lambda: sa.integrate_sde(
+        LAYER, V0, horizon=0.06, step=0.02, samples=3, seed=7, method="direct"
+    ),
+    "exp": lambda: sa.simulate_chain(
+        bumped("tests.activation_functions:bump"), V0, width=8, depth=3, samples=3, seed=7
+    ),
+    "softplus": lambda: sa.simulate_chain(
+        bumped("tests.test_device_kernels:soft"), V0, width=8, depth=3, samples=3, seed=7
+    ),
+    "pattern": lambda: sa.simulate_chain(PATTERN, V0, width=16, depth=5, samples=3, seed=7),
+    "schedule": lambda: sa.simulate_chain(
+        sa.ShapedAttention(sa.linear(0.1, 0.6)), V0, width=16, depth=5, samples=3, seed=7
+    ),
+    "a warp for each path": lambda: sa.simulate_chain(
+        LAYER, sa.equicorrelated(8, 0.3), width=16, depth=2, samples=2, seed=7
+    ),
+    "a warp for each path, clock": lambda: sa.integrate_sde(
+        HOT, sa.equicorrelated(7, 0.3), horizon=0.1, step=0.05, samples=2, seed=7, method="clock"
+    ),
+    "equal tokens": lambda: sa.simulate_chain(
+        LAYER, np.kron(np.eye(2), np.ones((2, 2))), width=16, depth=4, samples=3, seed=7
+    ),
+    "stopped": lambda: sa.integrate_sde(
+        HOT, V0, horizon=0.6, step=0.05, samples=20, seed=7, radius=4.0, method="clock"
+    ),
+    "stopped, fixed step": lambda: sa.integrate_sde(
+        HOT, V0, horizon=0.6, step=0.05, samples=20, seed=7, radius=4.0, method="direct"
+    ),
+    "continued": lambda: sa.continue_run(
+        sa.simulate_chain(LAYER, V0, width=8, depth=2, samples=3, seed=7, keep_state=True), depth=4
+    ),
+}
+
+
+def by_kernel(run: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    before = HostKernel.launches
+    with in_place_of_tiles(monkeypatch):
+        result = run()
+    assert HostKernel.launches > before
+    return result
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", [*CHAINS, *LIMITS, *MODELS])
+def test_paths_are_those_that_were_frozen(name, monkeypatch):
+    paths = by_kernel(lambda: values(name), monkeypatch)
+    np.testing.assert_allclose(paths, FROZEN[name], rtol=1e-8, atol=1e-8)
+
+
+@needs_compiler
+def test_single_precision(monkeypatch):
+    name = "chain, float32"
+    paths = by_kernel(lambda: values(name), monkeypatch)
+    np.testing.assert_allclose(paths, FROZEN[name], rtol=2e-4, atol=2e-4)
+    assert not np.allclose(paths, FROZEN[name], rtol=1e-9, atol=1e-9)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", OTHERS)
+def test_paths_are_those_of_tiles(name, monkeypatch):
+    """Times at which paths stop are equal, and what is kept of the paths to rounding."""
+    expected, result = OTHERS[name](), by_kernel(OTHERS[name], monkeypatch)
+    np.testing.assert_allclose(result["V"], expected["V"], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(result["stopping_time"], expected["stopping_time"], rtol=1e-12)
+    if name.startswith("stopped"):
+        assert 0 < np.isfinite(expected["stopping_time"]).sum() < 20
+    if "steps_taken" in expected:
+        np.testing.assert_array_equal(result["steps_taken"], expected["steps_taken"])
+        np.testing.assert_allclose(result["largest_speed"], expected["largest_speed"], rtol=1e-9)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("fault", "mended"),
+    [
+        ("mix(x0, x1, 16, 42, 12, 31)", "mix(x0, x1, 16, 41, 12, 31)"),
+        ("L::COUNT - 2 * k", "L::COUNT - 2 * k + 1"),
+        ("stop = (step + 1) * run.dt", "stop = step * run.dt"),
+    ],
+    ids=["generator", "degrees of freedom", "stopping time"],
+)  # fmt: skip
+def test_a_fault_in_the_source_is_noticed(fault, mended, monkeypatch):
+    """Negative control of the tests above."""
+
+    class Faulty(HostKernel):
+        def __init__(self, source, *rest):
+            assert fault in source
+            super().__init__(source.replace(fault, mended), *rest)
+
+    monkeypatch.setattr(host_kernels, "HostKernel", Faulty)
+    name = "stopped, fixed step" if "stop" in fault else "equal tokens"
+    expected, result = OTHERS[name](), by_kernel(OTHERS[name], monkeypatch)
+    same = [
+        np.allclose(result[variable], expected[variable], rtol=1e-9, atol=1e-9)
+        for variable in ("V", "stopping_time")
+    ]
+    assert not all(same)
+
+
+class _SourceOnlyError(Exception):
+    """Raised in place of a launch."""
+
+
+@pytest.mark.quick
+def test_every_operation_is_in_a_kernel_of_these_tests(monkeypatch):
+    """A new operation needs a function in ``operations.cuh``, and a run here that has it."""
+    seen: set[str] = set()
+
+    class Recorder:
+        launches = 0
+
+        def __init__(self, source, *_):
+            seen.update(re.findall(r"(\w+)<I\d+>\(x", source))
+
+        def __call__(self, *_):
+            raise _SourceOnlyError
+
+    monkeypatch.setattr(host_kernels, "HostKernel", Recorder)
+    runs = [RUNS[name] for name in (*CHAINS, *LIMITS, *MODELS)] + list(OTHERS.values())
+    with in_place_of_tiles(monkeypatch):
+        for run in runs[:-1]:
+            with pytest.raises(_SourceOnlyError):
+                run()
+    assert {"hidden_start", "hidden_draw", "hidden_add"} <= seen
+    kinds = {name.removesuffix("_of") for name in seen}
+    # Parts of a sum over hidden units are made for threads of the host.
+    assert set(OPERATIONS) - kinds == {"activated_gram", "sum_of_parts"}
+
+
+def test_fields_have_the_names_of_the_registry():
+    assert [getattr(registry, name) for name in FIELDS] == list(range(registry.SIZE))
+
+
+def test_a_few_tokens_have_a_thread_and_more_a_warp():
+    """The buffer of a path with one thread is in registers, so all of its loops are unrolled."""
+    sources = []
+    for tokens in (4, 16):
+        v0 = sa.equicorrelated(tokens, 0.2)
+        spec = specify(sa.ShapedAttention(0.3), v0, width=64, steps=2, dt=1 / 64, samples=1, seed=0)
+        task = task_of(spec, "chain", 64)
+        sources.append(kernel_source(task.programs, task.compiled, False, "float64", False))
+    assert "#define THREADS 1\n" in sources[0]
+    assert "#define THREADS 32\n" in sources[1]
