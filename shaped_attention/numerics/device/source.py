@@ -22,7 +22,7 @@ FIELDS = (
 )  # fmt: skip
 """Names of the fields of an instruction, in their order in `operations.registry`."""
 
-MOST_IN_REGISTERS = 400
+MOST_IN_REGISTERS = 256
 """Rows of a buffer up to which a path has one thread, which keeps it in registers."""
 
 _RENAMED = {"sqrt": "sqrt_of", "exp": "exp_of", "tanh": "tanh_of"}
