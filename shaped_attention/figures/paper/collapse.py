@@ -102,7 +102,7 @@ def _real(model: Model, tokens: int, networks: int, seed: int) -> Iterator[NDArr
 
     from shaped_attention.torch_models.covariances import record_covariances
 
-    config = AutoConfig.for_model(**model.config)
+    config = AutoConfig.for_model(**(model.config or {}))
     for k in range(networks):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, {"network": k}))
@@ -205,7 +205,7 @@ def width_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
         low, middle, high = (
             data["cosine"].sel(initializer_range=std, level=name).to_numpy() for name in LEVELS
         )
-        look = {
+        look: dict[str, Any] = {
             "color": COLORS[j % len(COLORS)], "marker": "osD^v"[j % 5],
             "linestyle": LINES[j % len(LINES)], "capsize": 2, "markersize": 4.5,
             "label": f"initializer_range {std:g}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import xarray as xr
@@ -100,7 +100,7 @@ def key_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None)
     return panels.finish(title, note=OF_DENSITIES, legend=True)
 
 
-def draw_laws(axes: Sequence[Axes], data: xr.Dataset, name: str, titles: Sequence[object]) -> None:
+def draw_laws(axes: Sequence[Axes], data: xr.Dataset, name: str, titles: Iterable[object]) -> None:
     """Draw the density of `name` of chain and SDE for each model, in axes of their own.
 
     Paths that have reached the radius before are not part of a law at T: their share is written.

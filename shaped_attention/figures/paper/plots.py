@@ -102,7 +102,7 @@ def _tenth_out(times: Floats, horizon: float) -> tuple[Floats, NDArray[np.str_]]
     `times` (..., sample) are sorted; the interval is of order statistics (Conover 1999, 3.2).
     """
     count = times.shape[-1]
-    ranks = binom.ppf([0.025, 0.975], count, 0.1).astype(int)
+    ranks = np.asarray(binom.ppf([0.025, 0.975], count, 0.1)).astype(int)
     middle = np.quantile(times, 0.1, axis=-1)
     low, high = (times[..., min(rank, count - 1)] for rank in ranks)
     ends = np.where(high < horizon, np.char.mod("%.2f", high), "")
@@ -142,9 +142,8 @@ def family_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = No
                 0.0, 1.7 * float(np.max(data["noise"])), color=UNRESOLVED, label="equal laws"
             )
         elif name == "weak":
-            one = one.assign(
-                weak=np.abs(one[name]).where(np.abs(one[name]) > 2 * one["weak_error"])
-            )
+            size = abs(one[name])
+            one = one.assign(weak=size.where(size > 2 * one["weak_error"]))
         _against_width(axis, one, name, "rate" if name == "distance" else f"{name}_rate")
         axis.set(xscale="log", yscale="log", xlabel=parameter_label("width"), ylabel=label)
         axis.set_xticks(widths, [str(n) for n in widths])
