@@ -177,8 +177,8 @@ SYMBOLS = [
     Mutant(
         "random-heads-speed-of-one-head",
         _RANDOM_HEADS,
-        "/ count**2",
-        "/ count",
+        "/ HEADS**2",
+        "/ HEADS",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[random-values-heads]",),
         blind=True,
     ),
