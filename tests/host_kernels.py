@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -82,7 +82,8 @@ _SIGNATURES = {
 class HostKernel:
     """A kernel `advance` that was compiled for the host."""
 
-    launches = 0
+    launches: ClassVar[list[int]] = []
+    """Rows of all launches."""
 
     def __init__(self, source: str, packed: Packed, precision: str, device: torch.device) -> None:
         assert device.type == "cpu"
@@ -96,7 +97,7 @@ class HostKernel:
 
     def __call__(self, rows: int, first: Sequence[Any], rest: Sequence[Any]) -> None:
         """Run it."""
-        HostKernel.launches += 1
+        self.launches.append(rows)
         arguments: list[Any] = []
         for value in [*first, self.scratch, *rest]:
             if isinstance(value, Tensor):
