@@ -132,7 +132,8 @@ WRONG = {
     ("sweep", "status"): ("none",),
     ("sweep", "summary"): ("none",),
     ("sweep", "verify"): ("none",),
-    **{("paper", name): ("--samples", "1") for name in PAPER},
+    **{("paper", name): ("--samples", "1") for name in PAPER if PAPER[name].random},
+    ("paper", "speed"): ("--measurements", "none.json"),
 }
 """A value that is wrong, for every command."""
 

@@ -68,16 +68,18 @@ CALLS = {
     **{
         f"paper {name}": lambda r=recipe, **p: resolve_name(r.data)(**r.small, **p)
         for name, recipe in PAPER.items()
-        if name not in ("transformer", "causal", "heads")
+        if name not in ("transformer", "causal", "heads", "speed")
     },
     "paper transformer": lambda **p: beyond._family({"MLP": LAYER[1]}, 2, (8, 16), 16, 0, **p),
 }  # fmt: skip
 
 
 def test_every_figure_is_tried():
-    """But for the cosines of a trained model, which take no time, and those of one function."""
+    """But for the cosines of a trained model and the measured times, which take no time, and those
+    of one function.
+    """
     tried = {name.removeprefix("paper ") for name in CALLS}
-    assert {*PAPER, *SPHERE} - tried == {"histograms", "causal", "heads"}
+    assert {*PAPER, *SPHERE} - tried == {"histograms", "causal", "heads", "speed"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -20,7 +20,7 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention import sphere
 from shaped_attention.architectures.layer_summary import model_summary
-from shaped_attention.figures.paper import beyond, original
+from shaped_attention.figures.paper import beyond, original, speed
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
@@ -54,6 +54,7 @@ GENERAL = sphere.TokenAttention(
     1.0, SQUARES, SQUARES[:1], None, mlp=(SQUARES[0, 0, :3], SQUARES[1, 0, :, :3])
 )
 OMEGA = np.random.default_rng(0).normal(size=(40, 40))
+OTHER_TIMES = str(Path(__file__).parent / "other_times.json")
 STATES = np.random.default_rng(1).normal(size=(2, 3, 5)).astype(np.float32)
 
 CONFIG = {
@@ -179,7 +180,8 @@ CALLS = [
     call(speeds.normalisation_speeds, _SEED, betas=(1.0,), times=[0.5, 1.0], tokens=3, dimension=4,
          samples=2, tolerance=1e-3),
     call(sphere.inner_products, {"bins": 5}, hidden_states=STATES, bins=4, quantiles=(0.5,)),
-    *(call(resolve_name(recipe.data), _SEED, **recipe.small) for recipe in PAPER.values()),
+    *(call(resolve_name(r.data), _SEED, **r.small) for r in PAPER.values() if r.random),
+    call(speed.figure_speed, {"measurements": OTHER_TIMES}),
     call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4, heads=2), v0=V0, horizon=0.1,
          samples=4, cells=4),
     call(sa.stopping.tilted_probability, {"level": 4.0}, layer=sa.ShapedAttention(0.5),

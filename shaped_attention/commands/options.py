@@ -196,7 +196,8 @@ _SHORT = 8
 def options_of(recipe: Recipe) -> list[Callable[[Any], Any]]:
     """Return the options of the command of a figure."""
     options = [_option(name, option) for name, option in recipe.options.items()]
-    return [*options, seed_option, progress_option, figures_option, results_option]
+    sampling = [seed_option, progress_option] if recipe.random else []
+    return [*options, *sampling, figures_option, results_option]
 
 
 def _option(name: str, option: Any) -> Callable[[Any], Any]:

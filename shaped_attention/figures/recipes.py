@@ -51,6 +51,8 @@ class Recipe:
         Arguments that make it small enough for a test.
     takes
         Its run time, in a sentence.
+    random
+        Whether the function of the data takes `seed` and `progress`.
     """
 
     data: str
@@ -60,6 +62,7 @@ class Recipe:
     options: Mapping[str, Value | Option]
     small: Mapping[str, Value]
     takes: str = ""
+    random: bool = True
 
 
 def make(name: str, recipe: Recipe, **arguments: Any) -> tuple[Figure, xr.Dataset]:

@@ -80,6 +80,14 @@ FIGURES: dict[str, Recipe] = {
         },
         small={"gammas": (0.3,), "tau0s": (1.0, 2.0), "width": 20, "samples": 10, "tokens": 2},
     ),
+    "schematic": _recipe(
+        "schematic:figure_schematic",
+        "schematic:schematic_panels",
+        "Network, exact chain and SDE: what each consists of, how they are related, and paths.",
+        "The chain has the law of the network at every width; the SDE is the limit of both",
+        options={"width": 48, "samples": 512},
+        small={"width": 12, "samples": 10},
+    ),
     "eigenvalues": _recipe(
         "beyond:figure_eigenvalues",
         "plots:eigenvalue_paths",
@@ -194,6 +202,29 @@ FIGURES: dict[str, Recipe] = {
         small={"widths": (64, 128), "ranges": (0.02, 0.1), "tokens": 3, "samples": 10},
         takes="About three minutes.",
     ),
+    "explosion-map": _recipe(
+        "explosion_map:figure_explosion_map",
+        "explosion_map:explosion_maps",
+        "Probability that the limit ever explodes, over gamma and tau_0: exact law and paths.",
+        r"Two tokens never explode once $\gamma^2 \geq H/2$; more tokens still do "
+        r"($H=%(heads)d$)",
+        options={
+            "gammas": tuple(round(0.05 * k, 2) for k in range(2, 20)),
+            "tau0s": (0.1, 0.16, 0.25, 0.4, 0.63, 1.0, 1.6, 2.5),
+            "tokens": Option("Numbers of tokens of the paths.", (2, 4)),
+            "heads": Option("Number H of heads.", 1),
+            "steps": Option("Number of steps of the clock from t = 0 to 10 / k.", 800),
+            "samples": Option("Number of paths of each cell.", 1024),
+        },
+        small={
+            "gammas": (0.3, 0.6),
+            "tau0s": (0.5, 1.0),
+            "tokens": (2,),
+            "steps": 20,
+            "samples": 30,
+        },
+        takes="About six minutes.",
+    ),
     "models": _recipe(
         "models:figure_models",
         "models:model_curves",
@@ -210,6 +241,19 @@ FIGURES: dict[str, Recipe] = {
         },
         small={"models": ("gpt2",), "tokens": 3, "samples": 10},
         takes="About four minutes.",
+    ),
+    "speed": _recipe(
+        "speed:figure_speed",
+        "speed:speed_curves",
+        "Time of a layer and of a sample against the width, for networks, chains and SDE.",
+        "An exact chain of attention costs the same at every width",
+        options={
+            "measurements": Option(
+                "File of `python -m benchmarks.widths --json FILE`, or 'shipped'.", "shipped"
+            ),
+        },
+        small={},
+        random=False,
     ),
     "rare": _recipe(
         "rare_events:figure_rare_events",
