@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
+import _inventories  # noqa: E402
 import _pages  # noqa: E402
 
 from shaped_attention.libraries import __version__  # noqa: E402
@@ -23,11 +25,15 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.githubpages",  # an empty .nojekyll: hosts then keep folders that begin with _
+    "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx-mathjax-offline",  # formulas are drawn without the network
 ]
+intersphinx_mapping = _inventories.write_all(HERE / "_generated" / "inventories")
+
 # Markdown and notebooks. Notebooks are not run here: `make notebooks` runs them.
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath", "html_image"]
 myst_heading_anchors = 3
@@ -62,6 +68,7 @@ def setup(app: Any) -> None:
     """Copy figures, notebooks and pages into `_generated`, before Sphinx looks for pages."""
     app.connect("builder-inited", lambda _: _generate())
     app.connect("source-read", _with_copies)
+    app.connect("build-finished", _name_version)
     app.connect("autodoc-process-docstring", _escape)
     app.connect("autodoc-process-signature", _without_factory)
 
@@ -74,6 +81,13 @@ def _generate() -> None:
 
 def _with_copies(app: Any, name: str, source: list[str]) -> None:
     source[0] = _pages.links_to_copies(source[0], "../" * name.count("/"))
+
+
+def _name_version(app: Any, exception: Exception | None) -> None:
+    """Write versions.json, by which a host that keeps several versions can list them."""
+    if exception is None:
+        content = [{"name": project, "version": __version__, "url": f"../{__version__}/"}]
+        (Path(app.outdir) / "versions.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
 # In a docstring |V| is a norm and s_+ a slope; in reStructuredText they would be a substitution and

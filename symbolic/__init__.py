@@ -14,7 +14,7 @@ from symbolic.gaussian import (
     shaped_relu_kernel,
     wishart_moment,
 )
-from symbolic.limit import Correction, Limit, derive, drift_correction
+from symbolic.limit import Correction, Limit, algebra_of, derive, drift_correction
 from symbolic.orders import TermOrder, term_orders
 from symbolic.proof import Proof, check_at_points, prove
 from symbolic.recursion import Block, NoLimitError, Recursion, skip_only
@@ -40,6 +40,7 @@ __all__ = [
     "ShapedAttention",
     "ShapedMLP",
     "TermOrder",
+    "algebra_of",
     "attention_series",
     "check_at_points",
     "derivative",

@@ -178,6 +178,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "explosion_law": (sa.explosion_law, {"layer": LAYER, "v0": V0}),
         "scores.initial_spectrum": (sa.scores.initial_spectrum, {"x": [0.1], "ratio": 0.5}),
         "scores.leading_directions": (sa.scores.leading_directions, {"omega": omega, "rank": 1}),
+        "scores.scores": (sa.scores.scores, {"omega": omega, "tokens": np.eye(2)}),
         "scores.score_form": (sa.scores.score_form, {"query": np.eye(2), "key": np.eye(2)}),
         "scores.truncation_cost": (
             sa.scores.truncation_cost, {"omega": omega, "tokens": np.eye(2), "ranks": [1]},

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 
 import pytest
+from sphinx.util.inventory import InventoryFile
 
 import shaped_attention
 import shaped_attention.figures.plots
@@ -17,7 +20,7 @@ import shaped_attention.statistics.stopping
 import shaped_attention.sweep
 import shaped_attention.torch_models.scores
 import symbolic
-from docs import _figures, _layers, _pages, _parts
+from docs import _figures, _inventories, _layers, _pages, _parts
 from shaped_attention.architectures.families import FAMILIES
 from shaped_attention.commands.gallery import GALLERY
 from tests.test_command_options import COMMANDS
@@ -238,6 +241,21 @@ def test_every_link_has_a_text():
     empty = re.compile(r"(?<!!)\[\]\(")
     assert empty.search("see [](limits.md)")
     assert [path.name for path in PAGES if empty.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_links_to_other_projects_need_no_network(tmp_path):
+    """Each inventory is read as Sphinx reads it, and has classes that exist, by all their names."""
+    mapping = _inventories.write_all(tmp_path)
+    assert set(mapping) == {"numpy", "torch", "xarray"}
+    for address, path in mapping.values():
+        with open(path, "rb") as stream:
+            found = dict(InventoryFile.load(stream, address, posixpath.join))["py:class"]
+        for name, item in found.items():
+            public = _inventories.OTHER_NAMES.get(name, name)
+            assert resolve_name(name) is resolve_name(public), name
+            assert str(item.uri).startswith(address)
+            assert str(item.uri).endswith(f"#{public}")
+            assert public not in found or str(item.uri) == str(found[public].uri)
 
 
 def test_executed_notebooks_come_first(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import base64
+import re
 from io import BytesIO
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
 from docs import _outputs
+from tests.test_docs import MODULES
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 TEXTS = sorted(FOLDER.glob("*.md"))
@@ -22,8 +25,8 @@ def cells(notebook):
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
-def test_there_are_the_eight():
-    assert [path.name[:2] for path in TEXTS] == [f"0{k}" for k in range(1, 9)]
+def test_there_are_the_nine():
+    assert [path.name[:2] for path in TEXTS] == [f"0{k}" for k in range(1, 10)]
     assert sorted(FOLDER.glob("*.ipynb")) == [path.with_suffix(".ipynb") for path in TEXTS]
 
 
@@ -61,6 +64,62 @@ def test_it_says_what_it_shows_and_what_to_try_next(text):
     assert written[0].source.startswith("# ")
     assert "What to try next" in written[-1].source
     assert any("SHAPED_ATTENTION_SIZE" in cell.source for cell in written)
+
+
+PUBLIC = {module.__name__: {*module.__all__} for module in MODULES} | {
+    "shaped_attention.figures.paper": None,
+    "shaped_attention.numerics.primitives": None,
+    "shaped_attention.sphere.figures": None,
+    "shaped_attention.sweep.plots": None,
+    "symbolic.claims": None,
+}
+"""Public names by module; None: modules in this folder are documented as a whole."""
+
+
+def private_imports(source):
+    """What a notebook imports from this project that no page of the reference describes."""
+    tree = ast.parse(re.sub(r"^%.*", "", source, flags=re.M))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named = [(alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            named = [(str(node.module), alias.name) for alias in node.names]
+        else:
+            continue
+        for module, name in named:
+            path = f"{module}.{name}."
+            whole = any(path.startswith(f"{x}.") for x, names in PUBLIC.items() if not names)
+            known = whole or (module in PUBLIC and (name is None or name in PUBLIC[module]))
+            if module.split(".")[0] in ("shaped_attention", "symbolic") and not known:
+                yield module, name
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
+def test_it_imports_only_what_the_reference_describes(text):
+    code = [cell.source for cell in jupytext.read(text).cells if cell.cell_type == "code"]
+    assert [found for source in code for found in private_imports(source)] == []
+
+
+def test_private_imports_are_found():
+    """Negative control."""
+    source = "%matplotlib inline\nfrom shaped_attention.figures.panels import COLORS, styled"
+    assert [name for _, name in private_imports(source)] == ["COLORS", "styled"]
+    assert list(private_imports("import symbolic.limit")) == [("symbolic.limit", None)]
+    assert list(private_imports("from symbolic import derive\nimport numpy")) == []
+    for module in PUBLIC:
+        pages = (FOLDER.parent / "docs" / "reference").glob("*.md")
+        assert any(module in page.read_text(encoding="utf-8") for page in pages), module
+
+
+def test_the_notebook_for_hosted_services_installs_the_package_of_the_citation():
+    """In its first cell of code, if it is absent, and before anything of it is imported."""
+    written = jupytext.read(FOLDER / "09-in-the-browser.md").cells
+    first = next(cell.source for cell in written if cell.cell_type == "code")
+    citation = (FOLDER.parent / "CITATION.cff").read_text(encoding="utf-8")
+    (address,) = re.findall(r'^repository-code: "(.+)"$', citation, flags=re.M)
+    assert f"git+{address}" in first
+    assert 'find_spec("shaped_attention") is None' in first
+    assert "import shaped_attention" not in first
 
 
 def test_the_check_of_outputs_needs_every_notebook_and_compares_its_words(tmp_path):

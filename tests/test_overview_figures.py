@@ -41,7 +41,7 @@ def test_four_tokens_explode_beyond_the_line_of_two():
     data = figure_explosion_map(
         gammas=(0.8, 0.9), tau0s=(0.2, 0.3), tokens=(4,), steps=200, samples=100, progress=False
     )
-    assert float(data["lower"].min()) > 0.5
+    assert float(data["lower"].min()) > 0.1
     assert float(data["exact"].max()) == 0.0
 
 

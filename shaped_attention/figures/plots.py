@@ -19,7 +19,16 @@ from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.deprecated import renamed_arguments
 from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_label, sampler_label
 from shaped_attention.figures.output import save_figure
-from shaped_attention.figures.panels import Drawn, Panels, Target, draw_density, look, styled
+from shaped_attention.figures.panels import (
+    COLORS,
+    LINES,
+    Drawn,
+    Panels,
+    Target,
+    draw_density,
+    look,
+    styled,
+)
 from shaped_attention.numerics import observables as of_covariances
 from shaped_attention.numerics.observables import STOPPING, support_of
 from shaped_attention.numerics.result_axis import (
@@ -38,7 +47,9 @@ from shaped_attention.statistics.density import (
     observable_values,
 )
 
-__all__ = ["densities", "model_layers", "save_figure", "trajectories"]
+__all__ = [
+    "COLORS", "LINES", "densities", "model_layers", "save_figure", "styled", "trajectories",
+]  # fmt: skip
 
 Results = xr.Dataset | Mapping[str, xr.Dataset] | Sequence[xr.Dataset]
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from shaped_attention.checks import argument_error, check_count, real_array, with_types
 from shaped_attention.results.provenance import recorded
 
-__all__ = ["initial_spectrum", "leading_directions", "score_form", "truncation_cost"]
+__all__ = ["initial_spectrum", "leading_directions", "score_form", "scores", "truncation_cost"]
 
 Matrix = NDArray[np.float64]
 

@@ -210,11 +210,11 @@ FIGURES: dict[str, Recipe] = {
         r"($H=%(heads)d$)",
         options={
             "gammas": tuple(round(0.05 * k, 2) for k in range(2, 20)),
-            "tau0s": (0.1, 0.16, 0.25, 0.4, 0.63, 1.0, 1.6, 2.5),
+            "tau0s": (0.1, 0.2, 0.4, 0.8, 1.6, 3.2),
             "tokens": Option("Numbers of tokens of the paths.", (2, 4)),
             "heads": Option("Number H of heads.", 1),
-            "steps": Option("Number of steps of the clock from t = 0 to 10 / k.", 800),
-            "samples": Option("Number of paths of each cell.", 1024),
+            "steps": Option("Number of steps of the clock from t = 0 to 10 / k.", 400),
+            "samples": Option("Number of paths of each cell.", 512),
         },
         small={
             "gammas": (0.3, 0.6),
@@ -223,7 +223,7 @@ FIGURES: dict[str, Recipe] = {
             "steps": 20,
             "samples": 30,
         },
-        takes="About six minutes.",
+        takes="About two minutes.",
     ),
     "models": _recipe(
         "models:figure_models",

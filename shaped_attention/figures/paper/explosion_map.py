@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
@@ -37,11 +38,11 @@ LONG = 10.0
 @recorded()
 def figure_explosion_map(
     gammas: Sequence[float] = tuple(round(0.05 * k, 2) for k in range(2, 20)),
-    tau0s: Sequence[float] = (0.1, 0.16, 0.25, 0.4, 0.63, 1.0, 1.6, 2.5),
+    tau0s: Sequence[float] = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2),
     tokens: Sequence[int] = (2, 4),
     heads: int = 1,
-    steps: int = 800,
-    samples: int = 1024,
+    steps: int = 400,
+    samples: int = 512,
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
@@ -71,19 +72,20 @@ def figure_explosion_map(
             return xr.Dataset({"probability": reached / samples, "lower": 0.0, "upper": upper})
         return explosion_probability(run)[["probability", "lower", "upper"]]
 
-    def law(fine_gamma: float, fine_tau0: float) -> xr.Dataset:
-        block = ShapedAttention(fine_gamma, fine_tau0, heads=heads)
-        return xr.Dataset({"exact": explosion_law(block, equicorrelated(2, RHO_0)).probability()})
+    def law(fine_gamma: float) -> xr.Dataset:
+        block = ShapedAttention(fine_gamma, 1.0, heads=heads)
+        one = explosion_law(block, equicorrelated(2, RHO_0)).coefficients
+        # Drift and noise of the scores are divided by tau_0^2.
+        laws = [replace(one, alpha=one.alpha / t**2, delta=one.delta / t**2) for t in temperatures]
+        return xr.Dataset({"exact": ("fine_tau0", [x.ever() for x in laws])})
 
     # As far as the cells of the paths.
     ends = np.clip(_edges(np.array(gammas, float))[[0, -1]], 0.01, 1.0)
-    temperatures = _edges(np.log(tau0s))[[0, -1]]
-    fine = {
-        "fine_gamma": np.linspace(*ends, 64).tolist(),
-        "fine_tau0": np.exp(np.linspace(*temperatures, 32)).tolist(),
-    }
+    temperatures = np.exp(np.linspace(*_edges(np.log(tau0s))[[0, -1]], 48)).tolist()
     axes = {"tokens": tokens, "gamma": gammas, "tau0": tau0s}
-    return xr.merge([over_grid(cell, axes, progress=progress), over_grid(law, fine)])
+    exact = over_grid(law, {"fine_gamma": np.linspace(*ends, 96).tolist()})
+    exact = exact.assign_coords(fine_tau0=temperatures)
+    return xr.merge([over_grid(cell, axes, progress=progress), exact])
 
 
 @styled
