@@ -51,6 +51,7 @@ benchmark: .venv/installed
 	$(BIN)/python -m benchmarks.examples
 	$(BIN)/python -m benchmarks.large
 	$(BIN)/python -m benchmarks.models
+	$(BIN)/python -m benchmarks.widths
 	$(BIN)/python -m benchmarks.derivation
 	$(BIN)/python -m benchmarks.sphere
 

@@ -15,7 +15,10 @@ _REFERENCE = "reference/generated/$.html#$"
 PROJECTS: dict[str, tuple[str, dict[str, str]]] = {
     "numpy": (
         "https://numpy.org/doc/stable/",
-        {"numpy.ndarray": _REFERENCE, "numpy.random.Generator": "reference/random/generator.html#$"},
+        {
+            "numpy.ndarray": _REFERENCE,
+            "numpy.random.Generator": "reference/random/generator.html#$",
+        },
     ),
     "torch": (
         "https://docs.pytorch.org/docs/stable/",
@@ -44,9 +47,7 @@ def write_all(folder: Path) -> dict[str, tuple[str, str]]:
     for project, (address, places) in PROJECTS.items():
         places = {name: place.replace("$", name) for name, place in places.items()}
         names = places | {
-            other: places[name]
-            for other, name in OTHER_NAMES.items()
-            if name in places
+            other: places[name] for other, name in OTHER_NAMES.items() if name in places
         }
         lines = "".join(f"{name} py:class 1 {place} -\n" for name, place in sorted(names.items()))
         head = (

@@ -86,8 +86,8 @@ def _with_copies(app: Any, name: str, source: list[str]) -> None:
 def _name_version(app: Any, exception: Exception | None) -> None:
     """Write versions.json, by which a host that keeps several versions can list them."""
     if exception is None:
-        content = [{"name": project, "version": __version__, "url": f"../{__version__}/"}]
-        (Path(app.outdir) / "versions.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
+        text = json.dumps([{"name": project, "version": __version__, "url": f"../{__version__}/"}])
+        (Path(app.outdir) / "versions.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 # In a docstring |V| is a norm and s_+ a slope; in reStructuredText they would be a substitution and
