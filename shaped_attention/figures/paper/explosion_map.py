@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -80,10 +81,11 @@ def figure_explosion_map(
         return xr.Dataset({"exact": ("fine_tau0", [x.ever() for x in laws])})
 
     # As far as the cells of the paths.
-    ends = np.clip(_edges(np.array(gammas, float))[[0, -1]], 0.01, 1.0)
-    temperatures = np.exp(np.linspace(*_edges(np.log(tau0s))[[0, -1]], 48)).tolist()
+    first, last = np.clip(_edges(np.array(gammas, float))[[0, -1]], 0.01, 1.0).tolist()
+    low, high = _edges(np.log(tau0s))[[0, -1]].tolist()
+    temperatures = np.exp(np.linspace(low, high, 48)).tolist()
     axes = {"tokens": tokens, "gamma": gammas, "tau0": tau0s}
-    exact = over_grid(law, {"fine_gamma": np.linspace(*ends, 96).tolist()})
+    exact = over_grid(law, {"fine_gamma": np.linspace(first, last, 96).tolist()})
     exact = exact.assign_coords(fine_tau0=temperatures)
     return xr.merge([over_grid(cell, axes, progress=progress), exact])
 
@@ -98,7 +100,7 @@ def explosion_maps(data: xr.Dataset, title: str | None = None, *, ax: Target = N
     names = ["2 tokens: exact law", *(f"{m} tokens: paths of the SDE" for m in several)]
     panels = Panels(ax, names, (4.3 * len(names), 4.4), titles=True, sharey=True)
     exact, *sampled = panels.axes
-    shades = {"vmin": 0.0, "vmax": 1.0, "cmap": "viridis", "rasterized": True}
+    shades: dict[str, Any] = {"vmin": 0.0, "vmax": 1.0, "cmap": "viridis", "rasterized": True}
     drawn = exact.pcolormesh(
         data["fine_gamma"], data["fine_tau0"], data["exact"].T, shading="gouraud", **shades
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def figure_schematic(
     """
     layer, v0 = ShapedAttention(GAMMA), equicorrelated(TOKENS, RHO_0)
     finite = {"width": width, "depth": width}
-    runs = {
+    runs: dict[str, tuple[Callable[..., xr.Dataset], dict[str, Any]]] = {
         "network": (simulate_network, finite),
         "chain": (simulate_chain, finite),
         "sde": (integrate_sde, {"horizon": 1.0, "step": 1.0 / (SUBSTEPS * width)}),
