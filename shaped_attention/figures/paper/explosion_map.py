@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from shaped_attention.blocks import ShapedAttention
 from shaped_attention.checks import check_count, check_values
 from shaped_attention.figures.labels import parameter_label
-from shaped_attention.figures.panels import Drawn, Panels, Target, styled
+from shaped_attention.figures.panels import UNRESOLVED, Drawn, Panels, Target, styled
 from shaped_attention.figures.paper.original import RHO_0
 from shaped_attention.numerics.covariance import equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
@@ -25,9 +25,6 @@ from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.statistics.explosion_estimate import FEWEST, explosion_probability
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.theory.explosion.law import explosion_law
-
-UNRESOLVED = "0.75"
-"""Colour of cells whose samples do not resolve a probability."""
 
 RADIUS = 1e13
 """Radius of the paths, in units of |V_0|: hardly any path comes back from there."""
