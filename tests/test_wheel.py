@@ -52,6 +52,7 @@ def test_the_wheel_has_every_module_and_data_file_and_nothing_else(wheel):
     modules = {path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     data = {path for path in (ROOT / "shaped_attention" / "data").rglob("*") if path.is_file()}
     data |= set((ROOT / "symbolic" / "claims" / "statements").iterdir())
+    data |= set((ROOT / "shaped_attention" / "numerics").rglob("*.cuh"))
     typed = {ROOT / package / "py.typed" for package in PACKAGES}
     typed |= set((ROOT / "shaped_attention").rglob("*.pyi"))
     wanted = {path.relative_to(ROOT).as_posix() for path in modules | data | typed}
