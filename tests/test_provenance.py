@@ -216,7 +216,7 @@ OF_SWEEPS = {"sweep_summary", "sweep_distances"}
 def small_families(monkeypatch):
     """The samples of three figures at a small width, without what takes minutes."""
 
-    def family(models, tokens, widths, samples, seed, progress, pairs=0):
+    def family(models, tokens, widths, samples, seed, progress, *_):
         v0 = sa.equicorrelated(tokens, 0.2)
         return original.densities(models, v0, 16, 8, samples, seed)
 

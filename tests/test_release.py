@@ -77,7 +77,9 @@ def test_placeholders_are_explained_in_one_place_and_stop_a_tag():
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     _, heading, section = guide.partition("### Before the first release\n")
     assert bool(heading) == bool(found)
-    named = set(re.findall(r"`([A-Z_]+(?:\.\w+)?|pyproject\.toml)`", section)) & files
+    named = (
+        set(re.findall(r"`([A-Z_]+(?:\.\w+)?|pyproject\.toml|notebooks/[\w.-]+)`", section)) & files
+    )
     assert named == files
     tag = f"v{__version__}"
     command = (sys.executable, "-m", "tests.release", "--build-only", "--tag", tag)

@@ -78,8 +78,9 @@ def clustering_with_noise(
 
     def measured(gram: Float[Tensor, "B N N"]) -> Float[Tensor, "B 3"]:
         rows, columns = torch.triu_indices(tokens, tokens, 1, device=gram.device)
-        pairs = close_pairs(gram, delta), close_pairs(-gram, delta)
-        return torch.stack([gram[:, rows, columns].mean(-1), *pairs], dim=-1)
+        cosines = gram[:, rows, columns]
+        opposite = (cosines <= delta - 1.0).to(gram.dtype).mean(-1)
+        return torch.stack([cosines.mean(-1), close_pairs(gram, delta), opposite], dim=-1)
 
     def panel(dimension: int) -> xr.Dataset:
         start = uniform_start(tokens, dimension, samples, seed)
