@@ -230,7 +230,7 @@ def test_a_target_is_reported(tmp_path):
     file, store = tmp_path / "sweep.toml", tmp_path / "store"
     text = SMALL + '[target]\nobservable = "mean |rho|"\nhalf_width = 5.0\nfirst = 2\n'
     file.write_text(text, encoding="utf-8")
-    assert "8 by target" in invoke("run", file, store)
+    assert "8 reached the target" in invoke("run", file, store)
     status = invoke("status", store)
     assert "16 of 24 units at most (it has a target)" in status
     assert "left" not in status
