@@ -234,5 +234,5 @@ def test_explosion_needs_a_positive_rate(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_smooth_blocks_have_no_second_order() -> None:
-    with pytest.raises(ValueError, match="expanded to order 1 of 1/n only"):
+    with pytest.raises(ValueError, match="expanded to order 1/n only; got order=2"):
         sy.drift_correction(SmoothMLP(), 1)
