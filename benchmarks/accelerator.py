@@ -2,7 +2,7 @@
 
 Everything runs in turn, in about ten minutes: frozen paths and laws against the CPU, nanoseconds
 per step and sample against the CPU and against drawing the same numbers on the device, the clock,
-networks with real weights beside chain and SDE, a sweep of 64 cells, one Llama. Times are medians
+networks with real weights against chain and SDE, a sweep of 64 cells, one Llama. Times are medians
 of three after a first call, which compiles. What failed is in the file with its error.
 `--device cpu --samples 64` tries the script where there is no accelerator.
 """

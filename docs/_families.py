@@ -21,7 +21,7 @@ PLACES = {
 }
 
 REQUIRED = {family: {"rotary_dim": 8} for family in ("codegen", "gptj")}
-"""Fields without a default, beside the sizes."""
+"""Required fields other than the sizes."""
 
 
 def smallest(family: str) -> Model:
