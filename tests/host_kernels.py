@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import pytest
 
 from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.device.source import numbers_source
 from shaped_attention.numerics.tile_interpreter import Packed
 from shaped_attention.samplers import steppers
 from shaped_attention.samplers.specification import Specification
@@ -108,6 +109,18 @@ class HostKernel:
                     (ctypes.c_int if isinstance(value, int) else ctypes.c_double)(value)
                 )
         self._run(*arguments)
+
+
+def numbers_on_host(precision: str) -> ctypes.CDLL:
+    """Compile `fill_normals` for the host."""
+    defines, rest = numbers_source(precision).split("typedef unsigned long long u64;", 1)
+    call = """
+extern "C" void run(
+    real* a, const u64* b, const long long* c, double d, double e, double f, double g, double h) {
+  fill_normals(a, b, c, d, e, f, g, h);
+}
+"""
+    return _library("\n".join([defines, _BEFORE, "typedef unsigned long long u64;", rest, call]))
 
 
 @cache

@@ -32,6 +32,9 @@ T = TypeVar("T")
 _SLICE = 0.05
 """Seconds after which a compiled call returns."""
 
+_SMALLER = 8
+"""By how much chunks are smaller on a device whose memory was full."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -47,8 +50,30 @@ def sample(
 def run_paths(
     spec: Specification, stepper: Stepper, label: str, measures: Mapping[str, Measure]
 ) -> Run:
-    """Move all paths to the last grid point, and measure them at the stored times."""
-    size, samples = stepper.chunk(spec), spec.samples
+    """Move all paths to the last grid point, and measure them at the stored times.
+
+    On a device whose memory is full, as when others use it, chunks are smaller once.
+    """
+    size = stepper.chunk(spec)
+    try:
+        return _run_chunks(spec, stepper, label, measures, size)
+    except RuntimeError as error:
+        # Named, since most runs do not load torch.
+        if type(error).__name__ != "OutOfMemoryError" or size == 1:
+            raise
+    smaller = max(1, size // _SMALLER)
+    _log.warning(
+        "%s: the memory of %s is full; now in chunks of %d samples (before: %d)", label,
+        spec.place, smaller, size,
+    )  # fmt: skip
+    return _run_chunks(spec, stepper, label, measures, smaller)
+
+
+def _run_chunks(
+    spec: Specification, stepper: Stepper, label: str, measures: Mapping[str, Measure], size: int
+) -> Run:
+    """Move all paths in chunks of a size."""
+    samples = spec.samples
     run = Run({}, np.empty(samples))
     if stepper.clock:
         run.steps_taken, run.largest_speed = np.empty(samples, dtype=np.int64), np.empty(samples)

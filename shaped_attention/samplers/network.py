@@ -45,6 +45,9 @@ _PREFERRED_WEIGHTS = 2**16
 """Weights of a matrix in all networks of a batch: they take longer than calls of torch."""
 
 _LARGEST_BATCH = 64
+_MOST_WEIGHTS = 2**26
+"""Weights that exist at a time on a device: half a gigabyte in double precision."""
+
 _FEWEST_FOR_THREADS = 2**16
 """Weights of a matrix that take longer to make than to start a thread."""
 
@@ -66,8 +69,7 @@ class WeightProduct:
         slot = slot_number(draws.slot, self._calls)
         self._calls += 1
         if x.device.type != "cpu":
-            weights = draws.normals_at(slot, 0, columns * fan_in)
-            return x @ weights.unflatten(1, (columns, fan_in)).mT
+            return self.by_blocks(x, columns, slot)
         # A tensor of torch is aligned in memory, so what follows rounds in the same way each time.
         out = x.new_empty(*x.shape[:-1], columns)
         threads = self._team.threads if columns * fan_in >= _FEWEST_FOR_THREADS else 1
@@ -81,6 +83,19 @@ class WeightProduct:
             )
             for begin, end in pairwise(ends)
         ])  # fmt: skip
+        return out
+
+    def by_blocks(
+        self, x: Float[Tensor, "B m fan_in"], columns: int, slot: int, most: int = _MOST_WEIGHTS
+    ) -> Float[Tensor, "B m c"]:
+        """Multiply by blocks of columns, so that at most about `most` weights exist at a time."""
+        fan_in, out = x.shape[-1], x.new_empty(*x.shape[:-1], columns)
+        block = max(2, most // (len(x) * fan_in) // 2 * 2)
+        for start in range(0, columns, block):
+            count = min(block, columns - start)
+            weights = self._draws.normals_at(slot, start * fan_in, count * fan_in)
+            product = x @ weights.unflatten(1, (count, fan_in)).mT
+            out[..., start : start + count] = product
         return out
 
 

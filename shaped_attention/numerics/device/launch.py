@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.device.source import threads_of, warps_of
+from shaped_attention.numerics.device.source import numbers_source, threads_of, warps_of
 from shaped_attention.numerics.tile_interpreter import Packed
 
 _BLOCK = 128
 """Threads of a block whose paths have one thread each."""
+
+_MOST_BLOCKS = 2**16
+"""Blocks of a launch that makes numbers; a thread makes several beyond them."""
 
 _GROUPS = 4096
 """Warps that run at a time if the buffers of their paths are in the device's main memory."""
@@ -52,6 +58,23 @@ class CudaKernel:
                 self.shared,
             )  # fmt: skip
             torch.cuda.synchronize()
+
+
+def fill_normals(
+    out: Tensor, key: NDArray[np.uint64], samples: Tensor, step: int, slot: int, first: int
+) -> None:
+    """Write normals of a slot (rows, count) on a device, from pair number `first` on.
+
+    They are those of `shaped_attention.numerics.draws.Draws.normals_at`, in one launch.
+    """
+    precision = str(out.dtype).removeprefix("torch.")
+    kernel = compiled(numbers_source(precision), "fill_normals", out.device)
+    rows, count = out.shape
+    blocks = min(-(-rows * ((count + 1) // 2) // _BLOCK), _MOST_BLOCKS)
+    words = torch.from_numpy(key).to(out.device)
+    places = [float(x) for x in (rows, count, step, slot, first)]
+    with torch.cuda.device(out.device):
+        kernel((max(1, blocks), 1, 1), (_BLOCK, 1, 1), [out, words, samples, *places])
 
 
 @lru_cache(maxsize=64)

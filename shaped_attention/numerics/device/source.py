@@ -103,6 +103,14 @@ def kernel_source(
     )
 
 
+def numbers_source(precision: str) -> str:
+    """Return the source of the kernel `fill_normals`, which writes numbers of a precision."""
+    lines = [f"typedef {'double' if precision == 'float64' else 'float'} real;"]
+    lines += ["#define THREADS 1", "#define HIDDEN_COLUMNS 1", "#define PIVOT 0"]
+    numbers = Path(__file__).with_name("numbers.cuh")
+    return "\n".join([*lines, OPERATIONS_SOURCE.read_text(), numbers.read_text()])
+
+
 def _choices(name: str, values: Sequence[int]) -> list[str]:
     """Return a macro that gives the value of an index."""
     text = str(values[-1])

@@ -175,7 +175,7 @@ class DescriptionStepper(TorchStepper, Brownian, Clocked):
 
     def _rate(self, rate: Callable[..., Tensor], batch: Batch, point: int) -> Array:
         values = rate(self.task.pattern, self._parameters(point), batch.state[:, 0])
-        return values[:, 0, 0].cpu().numpy()
+        return self.on_host(values[:, 0, 0])
 
     def _limit_step(self, batch: Batch, numbers_at: Any, step: int) -> tuple[Tensor, Tensor]:
         parameters = self._parameters(step)

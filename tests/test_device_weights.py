@@ -1,0 +1,105 @@
+"""Weights of networks on a device: one kernel makes them, by blocks of columns; full memory."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.samplers import loop
+from shaped_attention.samplers.network import WeightProduct
+from tests.host_kernels import needs_compiler, numbers_on_host
+
+KEY = stream_key(5, "network")
+SAMPLES = torch.tensor([3, 4, 9])
+LAYER = sa.ShapedAttention(0.3)
+V0 = sa.equicorrelated(3, 0.2)
+
+
+def made(precision: str, step: int, slot: int, first: int, count: int) -> Any:
+    """Return what the kernel writes."""
+    out = np.full((len(SAMPLES), count), np.nan, dtype=precision)
+    samples = SAMPLES.numpy()
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (out, KEY, samples)]
+    numbers = [ctypes.c_double(x) for x in (*out.shape, step, slot, first)]
+    numbers_on_host(precision).run(*pointers, *numbers)
+    return out
+
+
+@needs_compiler
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_the_kernel_makes_the_numbers_of_torch(precision: str) -> None:
+    dtype = getattr(torch, precision)
+    draws = Draws(KEY, SAMPLES, 70_000, dtype=dtype, compiled=False)
+    for count in (1, 2, 7, 10):
+        expected = draws.normals_at(2**20 + 3, 6, count).numpy()
+        found = made(precision, 70_000, 2**20 + 3, 3, count)
+        assert np.abs(found - expected).max() < 50 * np.finfo(precision).eps
+    # Control: another step, slot or first pair has other numbers.
+    for other in ((70_001, 2**20 + 3, 3), (70_000, 2**20 + 4, 3), (70_000, 2**20 + 3, 4)):
+        assert np.abs(made(precision, *other, 10) - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("most", [1, 40, 10**6])
+def test_products_by_blocks_of_columns_are_those_of_the_cpu(most: int) -> None:
+    x = torch.linspace(-1.0, 1.0, 3 * 2 * 5, dtype=torch.float64).reshape(3, 2, 5)
+    product = WeightProduct(Draws(KEY, torch.arange(4, 7), 2), 4)
+    expected = WeightProduct(Draws(KEY, torch.arange(4, 7), 2), 4)(x, 9)
+    found = product.by_blocks(x, 9, 0, most)
+    assert torch.allclose(found, expected, rtol=0.0, atol=1e-13)
+    assert not torch.allclose(product.by_blocks(x, 9, 1, most), expected, atol=0.1)
+
+
+class FullMemory:
+    """A stepper's chunk that does not fit until it is small."""
+
+    def __init__(self, fits: int) -> None:
+        self.fits, self.asked = fits, list[int]()
+
+    def __call__(self, spec: Any, stepper: Any, first: int, count: int) -> Any:
+        self.asked.append(count)
+        if count > self.fits:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return STARTING(spec, stepper, first, count)
+
+
+STARTING = loop.starting_paths
+
+
+def run() -> Any:
+    return sa.simulate_chain(LAYER, V0, width=16, depth=2, samples=80, chunk=64, progress=False)
+
+
+def test_chunks_are_smaller_once_where_memory_is_full(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = run()
+    memory = FullMemory(8)
+    monkeypatch.setattr(loop, "starting_paths", memory)
+    with caplog.at_level(logging.WARNING, logger="shaped_attention"):
+        assert run().equals(expected)
+    assert set(memory.asked) >= {64, 8}
+    assert "the memory of cpu is full; now in chunks of 8 samples (before: 64)" in caplog.text
+    # Only once: then it is the caller's to choose.
+    monkeypatch.setattr(loop, "starting_paths", FullMemory(7))
+    with pytest.raises(torch.OutOfMemoryError):
+        run()
+
+
+def test_other_errors_of_a_device_are_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def broken(spec: Any, stepper: Any, first: int, count: int) -> Any:
+        asked.append(count)
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(loop, "starting_paths", broken)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        run()
+    assert set(asked) <= {64, 16}

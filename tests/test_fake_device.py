@@ -1,0 +1,199 @@
+"""Every sampler on a CUDA device that is not there: torch's fake tensors have places, no numbers.
+
+An operation on tensors of two devices fails, and so does any question about a number, for which
+the host would have to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.utils._python_dispatch import _disable_current_modes
+
+import shaped_attention as sa
+from shaped_attention.blocks import mlp
+from shaped_attention.samplers import arguments, loop
+from shaped_attention.samplers.network import WeightStepper
+from shaped_attention.samplers.steppers.torch_descriptions import DeviceArrays
+
+V0 = sa.equicorrelated(4, 0.3)
+RUN: dict[str, Any] = {"samples": 3, "seed": 1, "device": "cuda", "progress": False}
+CHAIN: dict[str, Any] = {"width": 16, "depth": 1, **RUN}
+LIMIT: dict[str, Any] = {"horizon": 0.06, "step": 0.02, **RUN}
+ATTENTION = sa.ShapedAttention(0.3, mask="causal", heads=2, output_projection=True)
+SMOOTH = sa.ShapedMLP(0.3, activation="gelu", scale=1.0)
+LAYERS = {
+    "attention": sa.ShapedAttention(0.3),
+    "heads": sa.ShapedAttention(0.3, heads=2, output_projection=False),
+    "transformer": [ATTENTION, sa.ShapedMLP(0.5)],
+    "LayerNorm": sa.Normalised(ATTENTION, norm="layer"),
+    "sandwich": sa.Normalised(SMOOTH, place="sandwich"),
+    "parallel": sa.Parallel(ATTENTION, SMOOTH),
+    "pattern": sa.Pattern([sa.ShapedAttention(0.3), SMOOTH]),
+    "schedule": sa.ShapedAttention(sa.Schedule([(0.0, 0.1), (1.0, 0.5)])),
+}
+WIDE = [("attention", "float64")]
+WITH_LIMIT = ["attention", "transformer", "schedule"]
+
+
+class Waits:
+    """How often the host asked the device for numbers; it gets ones."""
+
+    count = 0
+
+    def ones(self, values: torch.Tensor) -> Any:
+        """Answer a question."""
+        assert isinstance(values, FakeTensor)
+        assert values.device.type == "cuda"
+        self.count += 1
+        of_numpy = {torch.bool: bool, torch.int64: np.int64}
+        return np.ones(tuple(values.shape), dtype=of_numpy.get(values.dtype, np.float64))
+
+
+def _shape_of_entries(x: torch.Tensor, index: Any, value: Any = 0.0) -> torch.Size:
+    """Return the shape of indexed entries, for which the host does not wait."""
+    several = index if isinstance(index, tuple) else (index,)
+    tensors = [part for part in (*several, value) if isinstance(part, torch.Tensor)]
+    assert all(part.device == x.device for part in tensors)
+    # Their number is that of entries that are true, which the host would have to know.
+    assert not any(part.dtype == torch.bool for part in tensors[: len(several)])
+    with _disable_current_modes():
+        nowhere = [_like(part) if isinstance(part, torch.Tensor) else part for part in several]
+        return _like(x)[tuple(nowhere)].shape
+
+
+def _like(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device="meta")
+
+
+def entries(x: torch.Tensor, index: Any) -> torch.Tensor:
+    """Return indexed entries: torch's own function needs a build with CUDA."""
+    return torch.empty(_shape_of_entries(x, index), dtype=x.dtype, device=x.device)
+
+
+def in_turn(work: Callable[[Any, Callable[[], None]], None], parts: Iterable[Any], _: int) -> None:
+    """Work on all parts in this thread."""
+    for part in parts:
+        work(part, lambda: None)
+
+
+def on_the_host(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that works with numbers, before anything is on the device."""
+
+    def call(*arguments: Any) -> Any:
+        with _disable_current_modes():
+            return function(*arguments)
+
+    return call
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Waits]:
+    """Run a test with tensors without numbers, and count what the host asks for."""
+    asked, real = Waits(), torch.tensor
+    monkeypatch.setattr(arguments, "check_device", torch.device)
+    # The mode holds in its own thread.
+    monkeypatch.setattr(loop, "on_threads", in_turn)
+    for name in ("on_host", "factors"):
+        monkeypatch.setattr(DeviceArrays, name, lambda _, values: asked.ones(values))
+    owners = (loop, "start_states"), (WeightStepper, "starting"), (mlp, "mean_square")
+    for owner, name in owners:
+        monkeypatch.setattr(owner, name, on_the_host(getattr(owner, name)))
+    monkeypatch.setattr(FakeTensor, "__getitem__", entries, raising=False)
+    monkeypatch.setattr(FakeTensor, "__setitem__", _shape_of_entries, raising=False)
+    monkeypatch.setattr(FakeTensor, "__invert__", lambda x: torch.eq(x, False), raising=False)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+
+        def tensor(values: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
+            # torch's own function needs a build with CUDA to copy to a device.
+            with _disable_current_modes():
+                copied = real(values, dtype=dtype)
+            if device is None or torch.device(device).type == "cpu":
+                return copied
+            return torch.empty(copied.shape, dtype=copied.dtype, device=device)
+
+        monkeypatch.setattr(torch, "tensor", tensor)
+        monkeypatch.setattr(torch, "as_tensor", tensor)
+        yield asked
+
+
+@pytest.mark.parametrize(("name", "dtype"), [*product(LAYERS, ["float32"]), *WIDE])
+def test_chains_and_networks_stay_on_the_device(name: str, dtype: str, waits: Waits) -> None:
+    for sampler in (sa.simulate_chain, sa.simulate_network):
+        run = sampler(LAYERS[name], V0, **CHAIN, dtype=dtype)
+        assert run["V"].shape == (2, 3, 4, 4)
+
+
+@pytest.mark.filterwarnings("ignore:method=")  # Every answer is 1, times of explosions too.
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", WITH_LIMIT)
+def test_limits_stay_on_the_device(name: str, dtype: str, waits: Waits) -> None:
+    # torchsde itself asks for times, which are on the host.
+    for method in ("direct", "clock"):
+        run = sa.integrate_sde(LAYERS[name], V0, **LIMIT, method=method, dtype=dtype)
+        assert run["V"].shape == (2, 3, 4, 4)
+
+
+def _counts(waits: Waits, runs: Iterable[Callable[[], object]]) -> Iterator[int]:
+    for run in runs:
+        waits.count = 0
+        run()
+        yield waits.count
+
+
+@pytest.mark.filterwarnings("ignore:method=")
+def test_with_fixed_steps_the_host_waits_only_when_it_stores(waits: Waits) -> None:
+    layer = LAYERS["attention"]
+    for sampler in (sa.simulate_chain, sa.simulate_network):
+        runs = [partial(sampler, layer, V0, **{**CHAIN, "depth": depth}) for depth in (1, 3)]
+        short, long = _counts(waits, runs)
+        assert short == long > 0
+    limit = partial(sa.integrate_sde, layer, V0, method="direct")
+    short, long = _counts(
+        waits, [partial(limit, **{**LIMIT, "horizon": horizon}) for horizon in (0.06, 0.18)]
+    )
+    assert short == long > 0
+
+
+MODELS = {
+    "gpt2": {"n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 50, "n_positions": 8},
+    "llama": {
+        "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 50,
+        "num_key_value_heads": 2, "intermediate_size": 48,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_stay_on_the_device(name: str, waits: Waits) -> None:
+    config = {"model_type": name, **MODELS[name]}
+    # Every answer is 1, so that all paths count as stopped at time 1: the run went to its end.
+    with pytest.raises(FloatingPointError, match="covariances of 3 of 3 samples"):
+        sa.simulate_model(config, 3, **RUN, entropy=False)
+
+
+def _of_two_devices(x: torch.Tensor) -> object:
+    return x + torch.ones(3, device="cpu")
+
+
+def _asking(x: torch.Tensor) -> object:
+    return bool((x > 0).any())
+
+
+@pytest.mark.parametrize("planted", [_of_two_devices, _asking])
+def test_a_planted_error_fails(planted: Callable[[torch.Tensor], object], waits: Waits) -> None:
+    x = torch.ones(3, device="cuda")
+    with pytest.raises((RuntimeError, DataDependentOutputException, UnsupportedOperatorException)):
+        planted(x)
