@@ -96,6 +96,16 @@ def heat_maps(
     return panels.finish(title)
 
 
+def _of_samplers(
+    values: xr.DataArray, error: xr.DataArray | None, dimensions: set[int], axes: str
+) -> tuple[xr.DataArray, xr.DataArray | None]:
+    """Both with ascending axes; ValueError unless over sampler and as many axes as asked."""
+    if "sampler" not in values.dims or values.ndim not in dimensions:
+        raise argument_error("values", f"over sampler and {axes}", values.dims)
+    spread = None if error is None else _ascending(error.assign_coords(values.coords))
+    return _ascending(values), spread
+
+
 @styled
 def small_multiples(
     values: xr.DataArray,
@@ -123,10 +133,7 @@ def small_multiples(
     ValueError
         If `values` have other dimensions, or `ax` does not have one Axes per panel.
     """
-    if "sampler" not in values.dims or values.ndim not in (2, 3):
-        raise argument_error("values", "over sampler and one or two axes", values.dims)
-    error = None if error is None else _ascending(error.assign_coords(values.coords))
-    values = _ascending(values)
+    values, error = _of_samplers(values, error, {2, 3}, "one or two axes")
     axes_names = [str(dim) for dim in values.dims if dim != "sampler"]
     x, across = axes_names[-1], axes_names[0] if len(axes_names) == 2 else None
     names = _names(values, across)
@@ -168,10 +175,8 @@ def ordered_curves(
     ValueError
         If `values` have other dimensions or an axis without numbers, or `ax` is not one Axes.
     """
-    if "sampler" not in values.dims or values.ndim != 3:
-        raise argument_error("values", "over sampler and two axes", values.dims)
-    error = None if error is None else _ascending(error.assign_coords(values.coords))
-    values = _ascending(values).transpose("sampler", ...)
+    values, error = _of_samplers(values, error, {3}, "two axes")
+    values = values.transpose("sampler", ...)
     _, shade, x = map(str, values.dims)
     if not np.issubdtype(values[x].dtype, np.number):
         raise argument_error("values", "over an axis of numbers", values[x].values.tolist())

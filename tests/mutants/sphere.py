@@ -363,14 +363,14 @@ SPHERE = [
         _SPHERE_ENCODER_DECODER,
         "len(at) - np.argmax(apart[::-1], axis=0)",
         "np.argmax(~apart, axis=0)",
-        ("test_sphere_clusters.py::test_joining_and_diffusion_by_position_are_those_written_out",),
+        ("test_sphere_positions.py::test_joining_and_diffusion_by_position_are_those_written_out",),
     ),
     Mutant(
         "encoder-decoder-place-in-vech",
         _SPHERE_ENCODER_DECODER,
         "place * (place + 3) // 2",
         "place * (place + 1) // 2",
-        ("test_sphere_clusters.py::test_joining_and_diffusion_by_position_are_those_written_out",),
+        ("test_sphere_positions.py::test_joining_and_diffusion_by_position_are_those_written_out",),
     ),
     Mutant(
         "mixture-half-a-turn",
