@@ -10,7 +10,7 @@ s = diag P - (tr P / m) 1, q = diag V, u = V s, R = V C V C V / m^2, and
     Att^{ab,cd} = V_ac R_bd + V_bd R_ac + V_ad R_bc + V_bc R_ad,
 
 with k = gamma^2 (2 - gamma^2), or 2 gamma^2 with an output projection; H heads. These are the
-formulas of Noci et al., The Shaped Transformer (arXiv 2306.17759), theorem 4.2, in matrix form.
+formulas of Noci et al., The Shaped Transformer (arXiv 2306.17759), in matrix form.
 With a mask R depends on the rows, R^{ac} = V C_a V C_c V in the term with V_ac; query biases of
 variance sigma^2 add sigma^2 to that V_ac and to q; key biases cancel.
 """

@@ -291,7 +291,7 @@ def _warn_of_stopped(result: xr.Dataset, radius: float) -> None:
     if share * p > 0.5 * (high - low):
         warnings.warn(
             f"radius={radius:g}: {100.0 * share:.3g} % of the paths in the event had stopped at "
-            "the radius and count by their value there; another radius could change the "
+            "the radius and count with their value there; another radius could change the "
             "probability by more than its error",
             UserWarning,
             stacklevel=4,  # the caller of the recorded function

@@ -108,7 +108,7 @@ def _components() -> Finding:
     return proven(
         "entry by entry from softmax over each row, (x Q^T)(x K^T)^T and x V^T, for 2 and 3 tokens "
         "with symbols; further tokens and coordinates add terms of the same form. The weights are "
-        "positive of sum 1. Often the scores are what stands in the exponent",
+        "positive and sum to 1. Many texts call the exponents themselves the scores",
         *facts,
     )
 

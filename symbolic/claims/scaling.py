@@ -82,8 +82,8 @@ CLAIMS = [
         Verdict.IMPRECISE,
         _three_modifications,
         "With lambda^2 + gamma^2 = 1, identity and centring are needed, and a temperature of at "
-        "least this order; at any larger order there is a limit, but attention leaves no trace in "
-        "it.",
+        "least this order; at any larger order there is a limit, but one on which attention has "
+        "no effect.",
         r"$\tau\propto\sqrt{n_k}\,n^p$ has a limit for $p\ge\frac12$, which depends on the scores "
         r"for $p=\frac12$ alone",
     ),

@@ -69,7 +69,7 @@ def _of_a_component() -> Finding:
     ratio = cancel(s[0] / s[1])
     return imprecise(
         "the formula is softmax: s_i/s_j = e^(z_i - z_j); but ds_i/dz_j is not 0 for j != i, so "
-        "that s_i is no function of z_i",
+        "s_i is not a function of z_i alone",
         part_that_holds=simplify(ratio - exp(Z[0] - Z[1])) == 0,
         part_that_fails=cancel(diff(s[0], Z[1])) != 0,
     )

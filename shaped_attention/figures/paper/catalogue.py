@@ -173,7 +173,8 @@ FIGURES: dict[str, Recipe] = {
         "collapse:collapse_panels",
         "Mean cosine of two tokens by layer at initialisation: the law that a configuration "
         "predicts, models made by transformers, and the same sizes with shaped attention.",
-        r"Tokens of untrained transformers align layer by layer; with shaped attention they do not",
+        "Tokens of untrained transformers align layer by layer; with shaped attention they do not\n"
+        "bands: 5–95 % of samples of the law",
         options={
             "models": Option(
                 "Names of shipped configurations, or llama-WIDTH.",
@@ -181,11 +182,11 @@ FIGURES: dict[str, Recipe] = {
                 tuple[str, ...],
             ),
             "tokens": 64,
-            "samples": Option("Number of samples of each law.", 32),
+            "samples": Option("Number of samples of each law.", 200),
             "networks": Option("Number of models made by transformers.", 8),
         },
         small={"models": ("llama-64",), "tokens": 3, "samples": 10, "networks": 2},
-        takes="About two minutes.",
+        takes="About four minutes.",
     ),
     "widths": _recipe(
         "collapse:figure_widths",
@@ -223,7 +224,7 @@ FIGURES: dict[str, Recipe] = {
             "steps": 20,
             "samples": 30,
         },
-        takes="About two minutes.",
+        takes="About four minutes.",
     ),
     "models": _recipe(
         "models:figure_models",

@@ -47,7 +47,7 @@ def _model(name: str) -> Model:
 def figure_collapse(
     models: Sequence[str] = ("gpt2", "llama-1024"),
     tokens: int = 64,
-    samples: int = 32,
+    samples: int = 200,
     networks: int = 8,
     seed: int = 0,
     progress: bool | None = None,

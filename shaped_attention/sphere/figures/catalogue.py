@@ -263,7 +263,7 @@ FIGURES: dict[str, Recipe] = {
         "trained:inner_products",
         "histograms:inner_product_histograms",
         "Distribution of the cosines of tokens in each layer of a trained model.",
-        "Tokens get closer with depth in %(model)s: cosines of %(tokens)d tokens",
+        "The first layers of %(model)s bring tokens together: cosines of %(tokens)d tokens",
         options={},
         small={},
         takes="A few seconds.",
