@@ -174,7 +174,7 @@ FIGURES: dict[str, Recipe] = {
         "Mean cosine of two tokens by layer at initialisation: the law that a configuration "
         "predicts, models made by transformers, and the same sizes with shaped attention.",
         "Tokens of untrained transformers align layer by layer; with shaped attention they do not\n"
-        "bands: 5–95 % of samples of the law",
+        "bands: 5–95 %% of samples of the law",
         options={
             "models": Option(
                 "Names of shipped configurations, or llama-WIDTH.",
