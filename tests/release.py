@@ -32,14 +32,14 @@ from shaped_attention.libraries import __version__
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("shaped_attention", "symbolic")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-EXTRAS = ("figures", "files", "parquet", "sweep", "trained")
+EXTRAS = ("cluster", "figures", "files", "parquet", "sweep", "trained")
 TOOLS = ("beartype", "hypothesis", "jsonschema", "packaging", "pytest", "pytest-xdist", "pyyaml")
 """What the tests need beside the package."""
 OF_THE_SOURCES = (
     "test_architecture.py", "test_dependencies.py", "test_docs.py", "test_mutants.py",
-    "test_without_posix.py",
+    "test_notebooks.py", "test_without_posix.py",
 )  # fmt: skip
-"""Tests that read the sources of the packages, which are not in the folder of the copies."""
+"""Tests that read the sources of the packages, or need the tools of the documentation."""
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "_generated", "*.egg-info")
 OF_THE_ROOT = {"build", "dist", "results", "site"}
 """Folders that are left out there only."""
