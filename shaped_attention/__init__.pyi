@@ -1,4 +1,4 @@
-from . import sphere, sweep
+from . import lazy, sphere, sweep
 from .architectures.configurations import shipped_configurations
 from .architectures.describe import describe
 from .architectures.layer_summary import model_summary
@@ -21,6 +21,9 @@ from .blocks.positions import alibi, sliding_window
 from .blocks.rotations import Rope
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
+from .lazy.gradient_norms import gradient_norms
+from .lazy.optimizers import SGD, Muon
+from .lazy.training import simulate_training
 from .libraries import __version__
 from .numerics.covariance import (
     correlations,
@@ -66,10 +69,12 @@ from .torch_models.covariances import record_covariances
 from .torch_models.transformer import ShapedTransformer
 
 __all__ = [
+    "SGD",
     "Block",
     "Embedding",
     "Limit",
     "Model",
+    "Muon",
     "Norm",
     "Normalised",
     "Parallel",
@@ -103,8 +108,10 @@ __all__ = [
     "explosion_law",
     "extend_sweep",
     "format_comparison",
+    "gradient_norms",
     "integrate_sde",
     "layer_of",
+    "lazy",
     "load",
     "model_from_config",
     "model_summary",
@@ -127,6 +134,7 @@ __all__ = [
     "simulate_chain",
     "simulate_model",
     "simulate_network",
+    "simulate_training",
     "sliding_window",
     "specification",
     "sphere",

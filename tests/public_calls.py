@@ -28,12 +28,13 @@ FLAT = np.full(16, 0.5 / np.pi)
 THREE = {"dimension": 3}
 TWO = {"step": 0.1, "layers": 2}
 SA = sphere.SphereAttention(1.0)
+SPACE = sa.lazy.Space(10)
 
 
 NOT_CALLED = {
     "Block": "a base class", "Limit": "a base class",
     "__version__": "text", "plots": "a module", "scores": "a module", "stopping": "a module",
-    "sphere": "a module", "sweep": "a module",
+    "lazy": "a module", "sphere": "a module", "sweep": "a module",
 }  # fmt: skip
 """Public names that users do not call."""
 
@@ -187,6 +188,24 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "format_comparison": (sa.format_comparison, {"table": table}),
         "extend_sweep": (extend_copy, {}),
         "vech": (sa.vech, {"v": V0}),
+        "gradient_norms": (sa.gradient_norms, RUN),
+        "lazy.Factors": (
+            sa.lazy.Factors, {"left": SPACE.normal(1), "right": SPACE.normal(1)},
+        ),
+        "lazy.Matrix": (sa.lazy.Matrix, {"a": SPACE, "b": SPACE, "std": 1.0}),
+        "lazy.Rows": (
+            sa.lazy.Rows, {"space": SPACE, "parts": (torch.zeros(1, 2, 3, dtype=torch.float64),)},
+        ),
+        "lazy.Space": (sa.lazy.Space, {"n": 10, "samples": 2}),
+        "lazy.Sum": (sa.lazy.Sum, {"parts": [SPACE, SPACE]}),
+        "lazy.Tape": (sa.lazy.Tape, {}),
+        "Muon": (sa.Muon, {"lr": 0.1}),
+        "SGD": (sa.SGD, {"lr": 0.1}),
+        "simulate_training": (
+            sa.simulate_training,
+            {"layer": LAYER, "tokens": V0, "targets": [0, 1], "width": 8, "depth": 1, "samples": 2,
+             "steps": 1},
+        ),
         "integrate_sde": (
             sa.integrate_sde,
             {"layer": LAYER, "v0": V0, "horizon": 0.5, "step": 0.25, "samples": 4},

@@ -14,6 +14,7 @@ from sphinx.util.inventory import InventoryFile
 
 import shaped_attention
 import shaped_attention.figures.plots
+import shaped_attention.lazy
 import shaped_attention.sphere
 import shaped_attention.sphere.theory
 import shaped_attention.statistics.stopping
@@ -32,6 +33,7 @@ PAGES = sorted(path for path in DOCS.rglob("*.md") if "_generated" not in path.p
 MODULES = (
     shaped_attention,
     shaped_attention.figures.plots,
+    shaped_attention.lazy,
     shaped_attention.torch_models.scores,
     shaped_attention.sphere,
     shaped_attention.sphere.theory,

@@ -14,7 +14,7 @@ from shaped_attention.commands.main import load, main
 from symbolic.__main__ import main as symbolic_main
 from tests.public_calls import NOT_CALLED, SYMBOLIC_COMMANDS, calls, command_lines
 
-MODULES = ("scores", "sphere", "sphere.theory", "stopping")
+MODULES = ("lazy", "scores", "sphere", "sphere.theory", "stopping")
 PUBLIC = sorted({*sa.__all__} - {*NOT_CALLED}) + [
     f"{module}.{name}"
     for module in MODULES

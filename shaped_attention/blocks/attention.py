@@ -39,7 +39,7 @@ from jaxtyping import Float
 
 from shaped_attention.blocks.attention_fields import AttentionFields
 from shaped_attention.blocks.attention_scores import biased, gram_scores, prepared
-from shaped_attention.blocks.base import Block, Project
+from shaped_attention.blocks.base import Block, Project, Tokens
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.blocks.positions import allowed, bias_array, centre, is_per_head
 from shaped_attention.blocks.rotations import Rope
@@ -187,9 +187,7 @@ class ShapedAttention(AttentionFields, Block):
         mixed = (self.mix(logits, head) if apart else self.mix(logits)) @ values
         return values + mixed if self.shaping.identity else mixed
 
-    def branch(
-        self, p: Parameters, tokens: Float[Tensor, "*B m n"], project: Project
-    ) -> Float[Tensor, "*B m n"]:
+    def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the branch.
 
         The weights are W_Q, b_Q, W_K, b_K, W_V head by head, then W_O; heads that share keys and

@@ -13,13 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from shaped_attention.blocks.attention_fields import AttentionFields
-from shaped_attention.blocks.base import Project
+from shaped_attention.blocks.base import Project, Tokens
 from shaped_attention.blocks.rotations import turned
 from shaped_attention.blocks.state import by_mean_square
-from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
@@ -101,11 +99,9 @@ def extended(factor: M, variance: float) -> M:
     return concatenate([factor, constant(ones, like=factor)])
 
 
-def biased(
-    x: Float[Tensor, "*B m k"], variance: float, project: Project
-) -> Float[Tensor, "*B m k"]:
+def biased(x: Tokens, variance: float, project: Project) -> Tokens:
     """Add one row of independent N(0, variance) entries to every token."""
     if variance == 0.0:
         return x
-    one = torch.full_like(x[..., :1, :1], math.sqrt(variance))
+    one = x.new_full((*x.shape[:-2], 1, 1), math.sqrt(variance))
     return x + project(one, x.shape[-1])

@@ -60,6 +60,7 @@ from shaped_attention.blocks.parameters import (
 from shaped_attention.blocks.state import State, residual_step, total_factor
 from shaped_attention.checks import argument_error
 from shaped_attention.libraries import Tensor
+from shaped_attention.numerics.operations.registry import RunsPrimitives
 from shaped_attention.numerics.primitives import M, sqrt
 from shaped_attention.numerics.primitives import Numbers as Numbers
 
@@ -67,7 +68,13 @@ if TYPE_CHECKING:
     from shaped_attention.blocks.coupling import Coupling
     from shaped_attention.blocks.limit import Limit
 
-Project = Callable[[Tensor, int], Tensor]
+if TYPE_CHECKING:
+    Tokens: TypeAlias = Tensor
+    """Tokens (..., m, n): a tensor, or rows of lazily revealed networks, which act like one."""
+else:
+    Tokens = Float[Tensor, "*B m n"] | RunsPrimitives
+
+Project = Callable[[Tokens, int], Tokens]
 """``project(x, columns)`` is x @ W with a fresh matrix W of independent N(0, 1) weights."""
 
 
@@ -127,9 +134,7 @@ class Block(ABC):
         check_ranges(self)
 
     @abstractmethod
-    def branch(
-        self, p: Parameters, tokens: Float[Tensor, "*B m n"], project: Project
-    ) -> Float[Tensor, "*B m n"]:
+    def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the branch of the tokens, with real weight matrices."""
 
     @abstractmethod
@@ -159,9 +164,7 @@ class Block(ABC):
             return p.skip
         return sqrt(1.0 - p.gamma**2)
 
-    def forward(
-        self, p: Parameters, tokens: Float[Tensor, "*B m n"], project: Project
-    ) -> Float[Tensor, "*B m n"]:
+    def forward(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Apply the block to tokens with real weight matrices."""
         return self.skip_weight(p) * tokens + p.gamma * self.branch(p, tokens, project)
 

@@ -29,7 +29,7 @@ from shaped_attention.blocks.activations import (
     shaped,
     shaped_gate,
 )
-from shaped_attention.blocks.base import Block, Project
+from shaped_attention.blocks.base import Block, Project, Tokens
 from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.mlp_limit import HiddenLimit, ReLULimit, SmoothLimit
@@ -267,7 +267,7 @@ class ShapedMLP(Block):
         """Return c."""
         return 1.0 / self._mean_square(p, width)
 
-    def branch(self, p: Parameters, tokens: Tensor, project: Project) -> Tensor:
+    def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the hidden layer with weights of z, of u if gated, and W_post in this order."""
         n = tokens.shape[-1]
         units = self.units(n)

@@ -31,7 +31,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Project, limit_reason
+from shaped_attention.blocks.base import Block, Project, Tokens, limit_reason
 from shaped_attention.blocks.limit import has_noise
 from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
 from shaped_attention.blocks.parameters import Parameter, Parameters, check_parameter, plain_fields
@@ -46,7 +46,6 @@ from shaped_attention.blocks.state import (
     total_factor,
 )
 from shaped_attention.checks import argument_error, check_choice, check_finite, check_nonnegative
-from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.primitives import M, Numbers
 
 PLACES = ("before", "after", "sandwich", "branch")
@@ -148,13 +147,13 @@ class Normalised(Block):
         """Check the inner block."""
         self.inner.check(tokens, width)
 
-    def branch(self, p: Parameters, tokens: Tensor, project: Project) -> Tensor:
+    def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the inner block's branch, with the norms before and behind it."""
         seen = self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens
         result = self.inner.branch(p.inner, seen, project)
         return self._normalised(p, result, self._eps_of_branch) if self._adds_normalised else result
 
-    def forward(self, p: Parameters, tokens: Tensor, project: Project) -> Tensor:
+    def forward(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Apply the block, and normalise the result if `place` is "after"."""
         new = self.inner.skip_weight(p.inner) * tokens + p.inner.gamma * self.branch(
             p, tokens, project
@@ -214,7 +213,7 @@ class Normalised(Block):
     def _divided(self, p: Parameters, rows: list[Rows[M]], eps: float) -> list[Rows[M]]:
         return divided(self._centred(rows), eps, p.gain)
 
-    def _normalised(self, p: Parameters, tokens: Tensor, eps: float) -> Tensor:
+    def _normalised(self, p: Parameters, tokens: Tokens, eps: float) -> Tokens:
         if self.norm == "layer":
             tokens = tokens - tokens.mean(-1, keepdim=True)
         return p.gain * by_mean_square(tokens, eps)

@@ -16,11 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Numbers, Project, limit_of
+from shaped_attention.blocks.base import Block, Numbers, Project, Tokens, limit_of
 from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, total
 from shaped_attention.blocks.parameters import Parameter, Parameters, at_depth, depths_of
 from shaped_attention.checks import argument_error, check_skip
-from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.primitives import M, concatenate, sqrt
 
 _ROUNDING = 1e-12
@@ -158,7 +157,7 @@ class Parallel(Block):
             return p.skip
         return sqrt(1.0 - sum(q.gamma**2 for q in p.blocks))
 
-    def branch(self, p: Parameters, tokens: Tensor, project: Project) -> Tensor:
+    def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the weighted sum of the branches, each with its own weight matrices."""
         parts = [
             q.gamma * block.branch(q, tokens, project)

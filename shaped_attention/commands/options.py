@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -118,7 +118,13 @@ class Choice(click.Choice[str]):
         return f"{value!r}: {did_you_mean(value, self.choices)}"
 
 
-class Listed(click.ParamType[Any]):
+if TYPE_CHECKING:
+    _Parameter = click.ParamType[Any]
+else:
+    _Parameter = click.ParamType  # without a parameter before click 8.4
+
+
+class Listed(_Parameter):
     """Values with commas between them."""
 
     name = "list"

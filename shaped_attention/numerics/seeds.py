@@ -20,6 +20,7 @@ STREAMS = {
     "derived": 5,
     "sphere": 6,
     "model": 7,
+    "lazy": 8,
 }
 """Named streams, whose numbers are independent for the same seed. Append only."""
 

@@ -213,8 +213,8 @@ ATTENTION = [
     Mutant(
         "bias-of-branch-is-variance",
         _ATTENTION_SCORES,
-        "torch.full_like(x[..., :1, :1], math.sqrt(variance))",
-        "torch.full_like(x[..., :1, :1], variance)",
+        "(*x.shape[:-2], 1, 1), math.sqrt(variance))",
+        "(*x.shape[:-2], 1, 1), variance)",
         ("test_chain_law.py::test_members_and_edges_of_the_family[biases]",),
         blind=True,
     ),

@@ -11,18 +11,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix, Node
 from shaped_attention.numerics.scalars import Number, Scalar, apply
 
-M = TypeVar("M", Tensor, Matrix, Dual)
-"""Type of the operands of a description; all operands and results have the same type."""
-E = TypeVar("E", Tensor, Matrix, Dual, float, Scalar)
-"""Type of the argument and value of a function of single entries, or of numbers."""
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@runtime_checkable
+class RunsPrimitives(Protocol):
+    """An operand that runs primitives itself, such as rows of lazily revealed networks."""
+
+    def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Return the value of a primitive, from the function that it has for tensors."""
+
+
+if TYPE_CHECKING:
+    M = TypeVar("M", Tensor, Matrix, Dual)
+    """Type of the operands of a description; all operands and results have the same type."""
+    E = TypeVar("E", Tensor, Matrix, Dual, float, Scalar)
+    """Type of the argument and value of a function of single entries, or of numbers."""
+else:
+    M = TypeVar("M", Tensor, Matrix, Dual, RunsPrimitives)
+    E = TypeVar("E", Tensor, Matrix, Dual, float, Scalar, RunsPrimitives)
 
 Orders: TypeAlias = list[float]
 
@@ -153,6 +167,9 @@ def primitive(
             if number is not None and isinstance(first, Scalar):
                 return apply(number, first)
             operands = list(_operands([*arguments, *named.values()]))
+            for x in operands:
+                if hasattr(x, "run_primitive"):  # RunsPrimitives; quicker than isinstance
+                    return x.run_primitive(function, arguments, named)
             if any(isinstance(x, Dual) for x in operands):
                 return with_tangents(*arguments, **named)
             if any(isinstance(x, Matrix) for x in operands):

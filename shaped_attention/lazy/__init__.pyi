@@ -1,0 +1,6 @@
+from .matrices import Factors, Matrix
+from .rows import Rows, Space
+from .spaces import Sum
+from .tape import Tape
+
+__all__ = ["Factors", "Matrix", "Rows", "Space", "Sum", "Tape"]

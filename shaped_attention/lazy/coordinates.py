@@ -1,0 +1,127 @@
+"""Vectors of spaces with growing frames, as coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from jaxtyping import Float
+
+from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Sum, settled
+from shaped_attention.libraries import Tensor, torch
+
+Parts = tuple[Tensor, ...]
+
+
+class Coordinates:
+    """r vectors of a space for each sample, by their coordinates; `shape` is (samples, r, n).
+
+    Vectors of a projection on which nothing has been decided are not drawn before they are looked
+    at, so that the first use tells whether their space is explicit, a part of another, or neither.
+    `make` draws them. All numbers are keyed: the order in which they are drawn does not matter.
+    """
+
+    def __init__(
+        self,
+        space: AnySpace,
+        parts: Parts | None = None,
+        count: int | None = None,
+        make: Callable[[Any], Parts] | None = None,
+        needs_gradient: bool = False,
+    ) -> None:
+        self._space, self._parts, self._make = space, parts, make
+        self._count = parts[0].shape[1] if parts is not None else count
+        self._homes = homes(space) if parts is not None else ()
+        self.needs_gradient = needs_gradient
+
+    def __repr__(self) -> str:
+        return f"Rows{tuple(self.shape)}"
+
+    @property
+    def space(self) -> AnySpace:
+        """The space; that of a projection can still be open."""
+        self._space = settled(self._space)
+        return self._space
+
+    @space.setter
+    def space(self, space: AnySpace) -> None:
+        self._space = space
+
+    @property
+    def shape(self) -> torch.Size:
+        """Samples, rows and columns: (B, r, n)."""
+        return torch.Size((self.space.source.samples, self._count or 0, self._space.n))
+
+    @property
+    def parts(self) -> Parts:
+        """Coordinates in the frame of each part of the space."""
+        _ = tuple(self.space)  # an open space becomes an ordinary one
+        if self._parts is None:
+            assert self._make is not None
+            make, self._make = self._make, None
+            with torch.no_grad():
+                self._parts = make(self)
+            self._homes = homes(self.space)
+        whole = zip(self._homes, self._parts, strict=True)
+        self._parts = tuple(home.now(part, explicit) for (home, explicit), part in whole)
+        self._homes = homes(self.space)
+        return self._parts
+
+    @property
+    def coordinates(self) -> Float[Tensor, "B r k"]:
+        """All coordinates, those of one part of the space beside those of the next."""
+        parts = self.parts
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has decided on the space yet."""
+        space = self.space
+        return self._parts is None and any(
+            isinstance(settled(p), Open)
+            for p in (space.parts if isinstance(space, Sum) else (space,))
+        )
+
+    def like(self, coordinates: Float[Tensor, "B q k"]) -> Self:
+        """Return vectors of the same space with these coordinates."""
+        return type(self)(self.space, cut(coordinates, self.space))
+
+    def requires_grad_(self) -> Self:
+        """Ask for the gradient of these rows, as of tokens."""
+        self.needs_gradient = True
+        return self
+
+    def detached(self) -> Self:
+        """Return the same vectors, without a gradient."""
+        return type(self)(self.space, self.parts)
+
+
+def cut(flat: Tensor, space: AnySpace) -> Parts:
+    """Return the coordinates in each part of a space, from all side by side."""
+    return torch.split(flat, [part.size for part in space], dim=-1)
+
+
+def homes(space: AnySpace) -> tuple[tuple[Frame, bool], ...]:
+    """Return where coordinates are made now: the spaces, and whether they are explicit."""
+    return tuple((part, part.explicit) for part in space)
+
+
+def inner(x: Coordinates, y: Coordinates) -> Float[Tensor, "B r q"]:
+    """Return all inner products, as plain numbers."""
+    return total([a @ b.mT for a, b in pairs(x, y)])
+
+
+def total(terms: Sequence[Tensor]) -> Tensor:
+    """Return the sum of one or more tensors."""
+    return sum(terms[1:], terms[0])
+
+
+def pairs(x: Coordinates, y: Coordinates) -> list[tuple[Tensor, Tensor]]:
+    """Return the coordinates of both, part by part."""
+    _ = x.parts, y.parts
+    return list(zip(x.parts, y.parts, strict=True))
+
+
+def without_graph(value: Any) -> Any:
+    """Return a number or tensor of which torch does not record the use."""
+    return value.detach() if isinstance(value, Tensor) else value

@@ -1,0 +1,78 @@
+"""Functions of the entries of rows, in explicit spaces, which torch differentiates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shaped_attention.lazy.coordinates import Coordinates
+from shaped_attention.lazy.spaces import AnySpace, Frame, unify
+from shaped_attention.lazy.tape import add_gradient, recording
+from shaped_attention.libraries import Tensor, torch
+
+
+def explicit_space(rows: Coordinates) -> Frame:
+    """Make the space of rows explicit, and return it.
+
+    Raises
+    ------
+    ValueError
+        If it is a direct sum.
+    """
+    spaces = tuple(rows.space)
+    if len(spaces) > 1:
+        raise ValueError(
+            f"functions of entries act on one space; got a direct sum of {len(spaces)} spaces: "
+            "apply the function to each before they are joined"
+        )
+    spaces[0].make_explicit()
+    return spaces[0]
+
+
+def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any:
+    """Apply a function of entries, in torch, to operands of which some are rows."""
+    operands = [x for x in args if isinstance(x, Coordinates)]
+    for x in operands[1:]:
+        if x.shape[-1] == operands[0].shape[-1]:
+            x.space = operands[0].space = _both_explicit(operands[0], x)
+    spaces = [explicit_space(x) for x in operands]
+    needs, tape = any(x.needs_gradient for x in operands), recording()
+    if not needs or tape is None:
+        with torch.no_grad():
+            entries = (x.parts[0] if isinstance(x, Coordinates) else x for x in args)
+            value = function(*entries, **named)
+        return type(operands[0])(_space_of(value, spaces), (value,))
+    with torch.enable_grad():
+        leaves = [x.parts[0].detach().requires_grad_(x.needs_gradient) for x in operands]
+        left = iter(leaves)
+        value = function(*(next(left) if isinstance(x, Coordinates) else x for x in args), **named)
+    result = type(operands[0])(_space_of(value, spaces), (value.detach(),), needs_gradient=True)
+
+    def rule(g: Coordinates) -> None:
+        wanted = [(x, y) for x, y in zip(operands, leaves, strict=True) if x.needs_gradient]
+        slopes = torch.autograd.grad(value, [y for _, y in wanted], g.parts[0])
+        for (x, _), slope in zip(wanted, slopes, strict=True):
+            add_gradient(x, type(x)(x.space, (slope,)))
+
+    tape.note(result, rule)
+    return result
+
+
+def _both_explicit(x: Coordinates, y: Coordinates) -> AnySpace:
+    for rows in (x, y):
+        explicit_space(rows)
+    return unify(x.space, y.space)
+
+
+def _space_of(value: Tensor, spaces: Sequence[Frame]) -> Frame:
+    """Return the space of the result of a function of entries."""
+    for space in spaces:
+        if space.n == value.shape[-1]:
+            return space
+    return Frame(value.shape[-1], spaces[0].source, explicit=True)
+
+
+def reciprocal_or_one(squares: Tensor) -> Tensor:
+    """Return 1 / sqrt x, and 1 where x = 0."""
+    zero = squares <= 0.0
+    return torch.where(zero, 1.0, torch.where(zero, 1.0, squares).rsqrt())

@@ -1,0 +1,80 @@
+"""Rows beside each other, in a direct sum of spaces, and below each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from shaped_attention.lazy.coordinates import Coordinates, Parts
+from shaped_attention.lazy.spaces import Sum, unify
+from shaped_attention.lazy.tape import add_gradient, recording
+from shaped_attention.libraries import torch
+
+R = TypeVar("R", bound=Coordinates)
+
+
+def joined(rows: Sequence[R], dim: int = -1) -> R:
+    """Put rows side by side: rows of the direct sum of their spaces."""
+    if dim not in (-1, 2):
+        raise ValueError("rows are joined side by side, dim=-1; use A @ x to stack them")
+    space = Sum([x.space for x in rows])
+    needs = any(x.needs_gradient for x in rows)
+    tape = recording() if needs else None
+
+    def rule(g: R) -> None:
+        start, parts = 0, g.parts
+        for x in rows:
+            stop = start + len(tuple(x.space))
+            add_gradient(x, type(x)(x.space, parts[start:stop]))
+            start = stop
+
+    def make(result: R) -> Parts:
+        value = tuple(part for x in rows for part in x.parts)
+        if tape is not None:
+            tape.note(result, rule)
+        return value
+
+    result = type(rows[0])(space, None, rows[0].shape[1], make, needs)
+    if not any(x.is_open for x in rows):
+        _ = result.parts
+    return result
+
+
+def summands(rows: R, first: int, last: int) -> R:
+    """Return the columns of one or several whole parts of a direct sum."""
+    space, start, chosen = rows.space, 0, []
+    assert isinstance(space, Sum)
+    for index, part in enumerate(space.parts):
+        if first <= start < last and start + part.n <= last:
+            chosen.append(index)
+        start += part.n
+    parts = [space.parts[i] for i in chosen]
+    if sum(p.n for p in parts) != last - first:
+        raise ValueError(f"columns {first} to {last} are not whole parts of the direct sum")
+    counts = [len(tuple(p)) for p in space.parts]
+    ends = [sum(counts[: i + 1]) for i in range(len(counts))]
+    positions = [j for i in chosen for j in range(ends[i] - counts[i], ends[i])]
+
+    def rule(g: R) -> None:
+        zero = [torch.zeros_like(p) for p in rows.parts]
+        for position, part in zip(positions, g.parts, strict=True):
+            zero[position] = part
+        add_gradient(rows, type(rows)(rows.space, tuple(zero)))
+
+    value = tuple(rows.parts[j] for j in positions)
+    result = type(rows)(
+        parts[0] if len(parts) == 1 else Sum(parts), value, needs_gradient=rows.needs_gradient
+    )
+    if (tape := recording()) is not None and rows.needs_gradient:
+        tape.note(result, rule)
+    return result
+
+
+def stacked(rows: Sequence[R]) -> R:
+    """Return the rows of several below each other; they carry no gradient."""
+    first = rows[0]
+    for x in rows:
+        _ = x.parts
+        x.space = first.space = unify(x.space, first.space)
+    parts = zip(*(x.parts for x in rows), strict=True)
+    return type(first)(first.space, tuple(torch.cat(part, 1) for part in parts))

@@ -1,0 +1,241 @@
+"""Gaussian matrices that are revealed only where a product looks, and low-rank updates of them.
+
+A matrix W with independent N(0, s^2) entries leads from a space to another. It is known through
+orthonormal input directions P with their images P W, and orthonormal output directions Q with their
+images Q W^T. A product C W splits ``C = c P + L E`` into known directions and new ones (see
+`directions`); the images of these are
+
+    E W = (E W Q^T) Q + s (G - G Q^T Q),    G Gaussian in the space of the outputs,
+
+whose first part is known from the images of Q. The same holds for g W^T with the roles exchanged.
+This is exact at every width: given all that was asked so far, each question chosen after the
+answers before it, W restricted to the complements of P and Q is still an independent Gaussian
+matrix (deferred decisions; in the limit of infinite width this is Gaussian conditioning, Bolthausen
+2014, Yang 2019).
+
+Training adds matrices of low rank, whose factors are rows: W = k W_0 + sum_s c_s X_s^T G_s with
+numbers k and c_s, which may differ by sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxtyping import Float
+
+from shaped_attention.checks import check_positive
+from shaped_attention.lazy.coordinates import Parts, cut, inner
+from shaped_attention.lazy.directions import directions
+from shaped_attention.lazy.joining import stacked
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.spaces import AnySpace, settled, unify
+from shaped_attention.lazy.tape import add_gradient, recording
+from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.lapack import PIVOT_EPSILONS
+
+Coefficient = float | Tensor
+"""A number, or one for each sample (B, 1, 1)."""
+
+
+class Factors(NamedTuple):
+    """A matrix of low rank, X^T G, from rows of the two spaces."""
+
+    left: Rows
+    right: Rows
+
+    def norm(self) -> Float[Tensor, " B"]:
+        """Return the Frobenius norm: |X^T G|^2 = sum (X X^T) o (G G^T)."""
+        grams = inner(self.left, self.left) * inner(self.right, self.right)
+        return grams.sum((1, 2)).clamp(min=0.0).sqrt()
+
+    def sign(self) -> Factors:
+        """Return U V^T, with the singular vectors U, V of the nonzero singular values.
+
+        With X = L E and G = K H, rows of E and H orthonormal, X^T G = E^T (L^T K) H.
+        """
+        left, right = (directions(x.coordinates, x.coordinates[:, :0]) for x in self)
+        u, values, v = torch.linalg.svd(left.lower.mT @ right.lower)
+        level = PIVOT_EPSILONS * torch.finfo(values.dtype).eps * values[:, :1]
+        there = (values > level).to(values.dtype)[..., None]
+        return Factors(
+            self.left.like(there * (u.mT @ left.units)), self.right.like(v @ right.units)
+        )
+
+
+def combined(terms: Sequence[Factors], coefficients: Sequence[Coefficient]) -> Factors:
+    """Return the factors of sum_s c_s X_s^T G_s; terms with the number 0 are left out."""
+    pairs = list(zip(coefficients, terms, strict=True))
+    pairs = [(c, term) for c, term in pairs if isinstance(c, Tensor) or c != 0.0] or pairs[:1]
+    return Factors(
+        stacked([c * term.left for c, term in pairs]), stacked([term.right for _, term in pairs])
+    )
+
+
+class _Revealed:
+    """Orthonormal directions of one side, and their images on the other."""
+
+    def __init__(self) -> None:
+        self.directions: Rows | None = None
+        self.images: Rows | None = None
+
+    def append(self, units: Rows, images: Rows) -> None:
+        if self.directions is None or self.images is None:
+            self.directions, self.images = units, images
+        else:
+            self.directions = stacked([self.directions, units])
+            self.images = stacked([self.images, images])
+
+
+class Matrix:
+    """A matrix of independent N(0, std^2) entries between spaces: ``x @ W``, ``g @ W.T``.
+
+    Parameters
+    ----------
+    a, b
+        Spaces of the rows that it takes and returns (`Space`, or a `Sum` of spaces).
+    std
+        Standard deviation of the entries, positive.
+    name
+        Name of its random numbers; None for their number, in the order of creation.
+
+    Raises
+    ------
+    ValueError
+        If `std` is not positive, the name was used, or the spaces belong to different networks.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from shaped_attention import lazy
+    >>> space = lazy.Space(10**9)
+    >>> w, x, g = lazy.Matrix(space, space), space.normal(2), space.normal(2)
+    >>> torch.allclose((x @ w) @ g.mT, x @ (g @ w.T).mT)
+    True
+    """
+
+    def __init__(self, a: AnySpace, b: AnySpace, std: float = 1.0, name: str | None = None) -> None:
+        check_positive("std", std)
+        a.source.join(b.source)
+        self._spaces, self.std, self.name = (a, b), std, name
+        self._stream = a.source.stream(name)
+        self._revealed = _Revealed(), _Revealed()
+        self.kept: Coefficient = 1.0
+        self._update: Factors | None = None
+        self._pairs: list[tuple[Rows, Rows]] = []
+
+    @property
+    def T(self) -> Transposed:
+        """The transpose, for ``g @ W.T``."""
+        return Transposed(self)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self._spaces[0].n, self._spaces[1].n
+
+    def gradient(self) -> Factors | None:
+        """Return the gradient of the loss of the last tape; None if it did not meet the matrix."""
+        if not self._pairs:
+            return None
+        left, right = zip(*self._pairs, strict=True)
+        return Factors(stacked(left), stacked(right))
+
+    def gradient_norm(self) -> Float[Tensor, " B"]:
+        """Return the Euclidean norm of the gradient for each sample."""
+        gradient = self.gradient()
+        if gradient is None:
+            return torch.zeros(self._spaces[0].source.samples)
+        return gradient.norm()
+
+    def entries(self) -> int:
+        """Return how many numbers are known of it."""
+        rows = [x for side in self._revealed for x in (side.directions, side.images)]
+        return sum(x.coordinates.numel() for x in rows if x is not None)
+
+    def forget_gradient(self) -> None:
+        """Forget the gradient, before the next step."""
+        self._pairs.clear()
+
+    def set(self, kept: Coefficient, update: Factors | None) -> None:
+        """Take W to ``kept W_0 + X^T G``, where W_0 is the Gaussian matrix."""
+        self.kept, self._update = kept, update
+
+    def after(self, x: Rows) -> Rows:
+        """Return x W."""
+        return self._product(x, 0)
+
+    def transposed_after(self, g: Rows) -> Rows:
+        """Return g W^T."""
+        return self._product(g, 1)
+
+    def _product(self, x: Rows, side: int) -> Rows:
+        x._space = unify(x.space, self._spaces[side])
+        target = settled(self._spaces[1 - side])
+        tape = recording()
+
+        def rule(g: Rows) -> None:
+            self._pairs.append((x, g) if side == 0 else (g, x))
+            if x.needs_gradient:
+                add_gradient(x, self._product(g, 1 - side))
+
+        def make(result: Rows) -> Parts:
+            value = self._multiplied(x, side)
+            if tape is not None:
+                tape.note(result, rule)
+                if all(self is not w for w in tape.matrices):
+                    tape.matrices.append(self)
+            return value
+
+        result = Rows(target, None, x.shape[1], make, tape is not None)
+        if not result.is_open:
+            _ = result.parts
+        return result
+
+    def _multiplied(self, x: Rows, side: int) -> Parts:
+        here, there = self._revealed[side], self._revealed[1 - side]
+        target = settled(self._spaces[1 - side])
+        rows = x.coordinates
+        none = rows[:, :0]
+        known = here.directions.coordinates if here.directions is not None else none
+        along, lower, new = directions(rows, known)
+        # As rows, since the frame grows if the images are in the same space.
+        units = Rows(x.space, cut(new, x.space))
+        images = self._images(units, there, target)
+        value = lower @ images.coordinates
+        if here.images is not None:
+            value = value + along @ here.images.coordinates
+        here.append(units, images)
+        value = self.kept * value
+        if self._update is not None:
+            left, right = self._update if side == 0 else self._update[::-1]
+            value = value + inner(x, left) @ right.coordinates
+        return cut(value, target)
+
+    def _images(self, units: Rows, there: _Revealed, target: AnySpace) -> Rows:
+        """Draw the images of new directions."""
+        draws = self._stream.draws()
+        fresh = [space.fresh(units.shape[1], draws) for space in target]
+        # A space that occurs twice has grown since its first rows were drawn.
+        whole = torch.cat([space.padded(p) for space, p in zip(target, fresh, strict=True)], -1)
+        if there.directions is None or there.images is None:
+            return Rows(target, cut(self.std * whole, target))
+        q = there.directions.coordinates
+        value = self.std * (whole - (whole @ q.mT) @ q) + inner(units, there.images) @ q
+        return Rows(target, cut(value, target))
+
+
+class Transposed:
+    """The transpose of a matrix."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = matrix
+
+    @property
+    def T(self) -> Matrix:
+        """The matrix itself."""
+        return self.matrix
+
+    def after(self, g: Rows) -> Rows:
+        """Return g W^T."""
+        return self.matrix.transposed_after(g)

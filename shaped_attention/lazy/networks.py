@@ -1,0 +1,83 @@
+"""The blocks of a layer on rows: their branch, as it is written for real weights.
+
+Tokens X_l are rows of the residual space, or of a direct sum if heads without an output projection
+split its columns. Every ``project(x, columns)`` is a product with a `Matrix` of its own, named
+"layer.block.number"; what the branch does with the product decides on its space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.lazy.matrices import Matrix
+from shaped_attention.lazy.rows import Rows, new_rows
+from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Source, Sum
+from shaped_attention.libraries import Tensor, torch
+
+
+class Weights(dict[str, Matrix]):
+    """The matrices of a network by name; a name that is new gets a matrix of N(0, 1) entries."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self.source = source
+
+    def product(self, x: Rows, b: AnySpace, name: str) -> Rows:
+        """Return the product with the matrix of this name."""
+        if name not in self:
+            self[name] = Matrix(x.space, b, name=name)
+        return x @ self[name]
+
+    def block(self, name: str) -> Callable[[Any, int], Rows]:
+        """Return ``project(x, columns)`` for a block, which uses its matrices in their order."""
+        numbers = count()
+
+        def project(x: Any, columns: int) -> Rows:
+            if isinstance(x, torch.Tensor):
+                # A bias: a matrix with one row, the same for all samples.
+                x = new_rows(Frame(x.shape[-1], self.source, explicit=True), x)
+            return self.product(x, Open(columns, self.source), f"{name}.{next(numbers)}")
+
+        return project
+
+
+def residual_space(source: Source, width: int, groups: int) -> AnySpace:
+    """Return the space of tokens, as a direct sum of equal parts if there are several groups."""
+    parts = [Frame(width // groups, source) for _ in range(groups)]
+    return parts[0] if groups == 1 else Sum(parts)
+
+
+def starting_rows(space: AnySpace, factors: NDArray[np.float64]) -> Rows:
+    """Return tokens with the Gram V_0 in every group, from factors (B, groups, m, c) of V_0."""
+    source = space.source
+    parts: list[Tensor] = []
+    for group, part in enumerate(space):
+        factor = torch.tensor(factors[:, group], dtype=source.dtype, device=source.device)
+        parts += new_rows(part, part.n**0.5 * factor).parts
+    return Rows(space, tuple(parts))
+
+
+def through_layer(
+    tokens: Rows, blocks: Sequence[Block], layer: int, depth: int, weights: Weights
+) -> Rows:
+    """Return the tokens after a layer."""
+    x: Any = tokens
+    for index, block in enumerate(blocks):
+        project: Any = weights.block(f"{layer}.{index}")
+        x = block.forward(at_depth(block, layer / depth), x, project)
+    result: Rows = x
+    return result
+
+
+def classification(f: Tensor, targets: Tensor) -> Float[Tensor, " B"]:
+    """Return the mean over tokens of the cross-entropy of logits f (B, m, K) against classes."""
+    chosen = torch.log_softmax(f, -1)[:, range(f.shape[1]), targets]
+    return -chosen.mean(-1)

@@ -1,0 +1,252 @@
+"""Optimisers under which every weight stays k W_0 plus a matrix of low rank.
+
+After s steps a matrix is ``k W_0 + sum_s c_s X_s^T G_s`` with the gradients X_s^T G_s of all steps,
+and so is a momentum buffer: gradient descent acts on the numbers k and c_s. Muon adds the sign of
+its buffer, whose factors are known as well. Optimisers that act on entries, such as Adam, leave
+this form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from jaxtyping import Float
+
+from shaped_attention.checks import (
+    argument_error,
+    check_finite,
+    check_nonnegative,
+    check_positive,
+    check_range,
+)
+from shaped_attention.lazy.matrices import Coefficient, Factors, Matrix, combined
+from shaped_attention.libraries import Tensor, torch
+
+Rate = float | Mapping[str, float]
+
+
+@dataclass
+class State:
+    """A matrix during training.
+
+    Attributes
+    ----------
+    matrix
+        The matrix.
+    terms
+        Matrices of low rank that occur in it: gradients, and the signs of Muon.
+    weight, buffer
+        Coefficients of W_0 and of the terms, in the matrix and in its momentum; None before the
+        first step.
+    """
+
+    matrix: Matrix
+    terms: list[Factors] = field(default_factory=list)
+    weight: list[Coefficient] = field(default_factory=lambda: [1.0])
+    buffer: list[Coefficient] | None = None
+
+    def append(self, term: Factors) -> None:
+        """Add a term, which occurs nowhere yet."""
+        self.terms.append(term)
+        self.weight.append(0.0)
+        if self.buffer is not None:
+            self.buffer.append(0.0)
+
+    def of_rank(self, coefficients: list[Coefficient]) -> Factors:
+        """Return the part of low rank that has these coefficients (that of W_0 is first)."""
+        return combined(self.terms, coefficients[1:])
+
+    def change(self, amounts: list[Coefficient]) -> None:
+        """Add amounts to the coefficients of the matrix."""
+        self.weight = [a + b for a, b in zip(self.weight, amounts, strict=True)]
+        self.matrix.set(self.weight[0], self.of_rank(self.weight))
+
+
+class Optimizer(Protocol):
+    """What takes the matrices from one step to the next."""
+
+    def check(self, names: list[str]) -> None:
+        """Raise ValueError if a learning rate is for no parameter."""
+
+    def step(
+        self, states: Mapping[str, State], gradients: Mapping[str, Factors]
+    ) -> dict[str, Float[Tensor, " B"]]:
+        """Take a step, and return the norms of the updates without the decay of the weights."""
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Gradient descent with momentum, weight decay and clipping, as `torch.optim.SGD` has them.
+
+    With the gradient g, clipped by the norm of all gradients together, g + weight_decay W is added
+    to momentum times the buffer, and lr times the buffer is subtracted from W.
+
+    Parameters
+    ----------
+    lr
+        Learning rate; or rates by parameter, as patterns such as "*.0.*" or "readout", of which the
+        last that matches counts. A parameter without a rate is not trained.
+    momentum
+        In [0, 1).
+    weight_decay
+        At least 0. It is coupled, as in torch: part of the gradient.
+    clip
+        Largest norm of all gradients of a sample together; None for no bound.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+
+    lr: Rate
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        check_rates(self.lr)
+        check_range("momentum", self.momentum, 0.0, 1.0)
+        if self.momentum == 1.0:
+            raise argument_error("momentum", "below 1", self.momentum)
+        check_nonnegative("weight_decay", self.weight_decay)
+        if self.clip is not None:
+            check_positive("clip", self.clip)
+
+    def check(self, names: list[str]) -> None:
+        """Raise ValueError if a learning rate is for no parameter."""
+        check_patterns(self.lr, names)
+
+    def step(
+        self, states: Mapping[str, State], gradients: Mapping[str, Factors]
+    ) -> dict[str, Float[Tensor, " B"]]:
+        """Take a step, and return the norms of the updates; the decay of the weights is left out.
+
+        The decay that has reached the momentum's buffer is left out as well.
+        """
+        shrink: Coefficient = 1.0
+        if self.clip is not None:
+            total = torch.stack([g.norm() ** 2 for g in gradients.values()]).sum(0).sqrt()
+            # The small number is torch's (clip_grad_norm_).
+            shrink = (self.clip / (total + 1e-6)).clamp(max=1.0)[:, None, None]
+        norms = {}
+        for name, gradient in gradients.items():
+            state, rate = states[name], rate_of(self.lr, name)
+            state.append(gradient)
+            direction: list[Coefficient] = [self.weight_decay * c for c in state.weight]
+            direction[-1] = direction[-1] + shrink
+            if state.buffer is None:
+                state.buffer = direction
+            else:
+                state.buffer = [
+                    self.momentum * a + b for a, b in zip(state.buffer, direction, strict=True)
+                ]
+            amounts: list[Coefficient] = [-rate * c for c in state.buffer]
+            norms[name] = state.of_rank(amounts).norm()
+            state.change(amounts)
+        return norms
+
+
+@dataclass(frozen=True)
+class Muon:
+    """Momentum whose sign in the sense of matrices is the update (Jordan et al. 2024).
+
+    With the buffer B = momentum B + g, W becomes
+    ``(1 - lr weight_decay) W - lr s sign(g + momentum B)``, or sign(B) without `nesterov`, where
+    sign(U S V^T) = U V^T exactly, over nonzero singular values, and
+    s = sqrt(max(1, columns / rows)). Biases and the readout follow `rest`.
+
+    Parameters
+    ----------
+    lr
+        Learning rate, or rates by parameter as in `SGD`.
+    momentum, nesterov
+        Momentum in [0, 1), and whether the gradient is added once more.
+    weight_decay
+        Decoupled decay, at least 0.
+    rest
+        Optimiser of biases and readout; None for SGD with the same rates.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+
+    lr: Rate
+    momentum: float = 0.95
+    nesterov: bool = True
+    weight_decay: float = 0.0
+    rest: SGD | None = None
+
+    def __post_init__(self) -> None:
+        check_rates(self.lr)
+        check_range("momentum", self.momentum, 0.0, 1.0)
+        if self.momentum == 1.0:
+            raise argument_error("momentum", "below 1", self.momentum)
+        check_nonnegative("weight_decay", self.weight_decay)
+
+    def check(self, names: list[str]) -> None:
+        """Raise ValueError if a learning rate is for no parameter."""
+        check_patterns(self.lr, names)
+
+    def step(
+        self, states: Mapping[str, State], gradients: Mapping[str, Factors]
+    ) -> dict[str, Float[Tensor, " B"]]:
+        """Take a step, and return the norms of the updates, without the decay of the weights."""
+        hidden = {name for name in gradients if is_hidden(name, states[name].matrix)}
+        others = {name: g for name, g in gradients.items() if name not in hidden}
+        norms = (self.rest or SGD(self.lr)).step(states, others) if others else {}
+        for name in gradients:
+            if name not in hidden:
+                continue
+            state, rate = states[name], rate_of(self.lr, name)
+            state.append(gradients[name])
+            before: list[Coefficient] = state.buffer or [0.0] * len(state.weight)
+            state.buffer = [self.momentum * c for c in before]
+            state.buffer[-1] = 1.0
+            seen = list(state.buffer)
+            if self.nesterov:
+                seen = [self.momentum * c for c in seen]
+                seen[-1] = seen[-1] + 1.0
+            rows, columns = state.matrix.shape
+            size = rate * max(1.0, columns / rows) ** 0.5
+            sign = state.of_rank(seen).sign()
+            norms[name] = size * sign.norm()
+            state.append(sign)
+            amounts: list[Coefficient] = [-rate * self.weight_decay * c for c in state.weight]
+            amounts[-1] = amounts[-1] - size
+            state.change(amounts)
+        return {name: norms[name] for name in gradients}
+
+
+def is_hidden(name: str, matrix: Matrix) -> bool:
+    """Return whether a parameter is a matrix inside a block, and no bias."""
+    return name != "readout" and matrix.shape[0] > 1
+
+
+def check_rates(rates: Any) -> None:
+    """Raise ValueError unless these are finite numbers."""
+    if not isinstance(rates, Mapping):
+        check_finite("lr", rates)
+        return
+    for name, rate in rates.items():
+        check_finite(f"lr[{name!r}]", rate)
+
+
+def check_patterns(rates: Rate, names: list[str]) -> None:
+    """Raise ValueError if a pattern matches no parameter."""
+    for pattern in rates if isinstance(rates, Mapping) else ():
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"lr has a rate for {pattern!r}, but the parameters are {names}")
+
+
+def rate_of(rates: Rate, name: str) -> float:
+    """Return the learning rate of a parameter; 0 if there is none."""
+    if not isinstance(rates, Mapping):
+        return rates
+    matching = [rate for pattern, rate in rates.items() if fnmatchcase(name, pattern)]
+    return matching[-1] if matching else 0.0

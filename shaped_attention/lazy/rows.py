@@ -1,0 +1,315 @@
+"""Rows: vectors of a space, as coordinates, with the operations that stay exact.
+
+x + y, 2.0 * x, s * x          rows of one space; s a number, or a factor of each row (B, r, 1)
+A @ x                          A a plain matrix (B, q, r), or (q, r)
+x @ y.mT                       a plain matrix (B, r, q)
+x @ W, g @ W.T                 W a `Matrix`
+x.squares(), x.mean()          plain columns (B, r, 1)
+torch.cat([x, y], dim=-1)      rows of the direct sum
+gelu(x), x * y, x.entries()    functions of entries: the space becomes explicit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from jaxtyping import Float
+
+from shaped_attention.checks import argument_error
+from shaped_attention.lazy.coordinates import Coordinates, Parts, inner, pairs, total, without_graph
+from shaped_attention.lazy.entries import explicit_space, explicitly, reciprocal_or_one
+from shaped_attention.lazy.joining import joined, summands
+from shaped_attention.lazy.spaces import Frame, Source, Sum, unify
+from shaped_attention.lazy.tape import add_gradient, give, leaf, recording
+from shaped_attention.libraries import Tensor, torch
+
+
+class Multiplier(Protocol):
+    """What rows can be multiplied by: a matrix, its transpose, or the transpose of rows."""
+
+    def after(self, x: Any) -> Any:
+        """Return the product of rows with it."""
+
+
+class Rows(Coordinates):
+    """r vectors of a space for each sample; `shape` is (samples, r, n).
+
+    Made by `Space.normal`, `Space.rows` and by operations.
+    """
+
+    # Linear operations.
+
+    def _linear(
+        self,
+        operands: Sequence[Rows],
+        count: int,
+        function: Callable[..., Tensor],
+        rule: Callable[[Rows], None],
+        needed: bool = False,
+    ) -> Rows:
+        """Return rows of this space that a linear function of each part's coordinates gives."""
+        needs = needed or any(x.needs_gradient for x in operands)
+        tape = recording() if needs else None
+
+        def make(result: Rows) -> Parts:
+            for x in operands:
+                _ = x.parts
+            # Only now: what was drawn for the last can have enlarged the frame of the first.
+            values = [x.parts for x in operands]
+            if tape is not None:
+                tape.note(result, rule)
+            return tuple(function(*parts) for parts in zip(*values, strict=True))
+
+        result = Rows(self.space, None, count, make, needs)
+        if not any(x.is_open for x in operands):
+            _ = result.parts
+        return result
+
+    def __add__(self, other: Any) -> Rows:
+        if not isinstance(other, Rows):
+            return self + self._constant(other)
+        self.space = other.space = unify(self.space, other.space)
+        ours, theirs = self.shape[1], other.shape[1]
+
+        def rule(g: Rows) -> None:
+            add_gradient(self, g.summed(ours))
+            add_gradient(other, g.summed(theirs))
+
+        return self._linear([self, other], max(ours, theirs), torch.add, rule)
+
+    def _constant(self, column: Any) -> Rows:
+        """Return the vectors with equal entries, from a number or a column (B, r, 1)."""
+        if isinstance(column, Tensor) and column.dim() >= 2 and column.shape[-1] != 1:
+            raise ValueError(
+                "only a number for each row can be added to rows; got shape "
+                f"{tuple(column.shape)}; make rows of it (Space.rows)"
+            )
+        one = Rows(self.space, tuple(s.ones() * s.n**0.5 for s in self.space))
+        if not isinstance(column, Tensor):
+            return float(column) * one
+        return column.expand(self.shape[0], self.shape[1], 1) @ one
+
+    def summed(self, count: int) -> Rows:
+        """Return the sum of all rows if `count` is 1, for what was broadcast."""
+        if count == self.shape[1]:
+            return self
+        return Rows(self.space, tuple(part.sum(1, keepdim=True) for part in self.parts))
+
+    def __mul__(self, other: Any) -> Rows:
+        if isinstance(other, Rows):
+            return explicitly(torch.mul, self, other)
+        if isinstance(other, Tensor) and other.dim() >= 2 and other.shape[-1] != 1:
+            raise ValueError(
+                f"rows can be scaled by a number for each row; got shape {tuple(other.shape)}"
+            )
+
+        def rule(g: Rows) -> None:
+            if isinstance(other, Tensor) and other.requires_grad:
+                give(other, total([(a * b).sum(-1, keepdim=True) for a, b in pairs(g, self)]))
+            add_gradient(self, g * without_graph(other))
+
+        needed = isinstance(other, Tensor) and other.requires_grad
+        plain = without_graph(other)
+        return self._linear([self], self.shape[1], lambda part: part * plain, rule, needed)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Rows:
+        return -1.0 * self
+
+    def __sub__(self, other: Any) -> Rows:
+        return self + -1.0 * other
+
+    def __rsub__(self, other: Any) -> Rows:
+        return -1.0 * self + other
+
+    __radd__ = __add__
+
+    def __truediv__(self, other: Any) -> Rows:
+        if isinstance(other, Rows):
+            return explicitly(torch.div, self, other)
+        return self * (1.0 / other)
+
+    def __rtruediv__(self, other: Any) -> Rows:
+        return explicitly(torch.reciprocal, self) * other
+
+    def __pow__(self, power: float) -> Rows:
+        return explicitly(torch.pow, self, power)
+
+    def __rmatmul__(self, mixing: Tensor) -> Rows:
+        """Mix the rows by a plain matrix."""
+        plain = without_graph(mixing)
+
+        def rule(g: Rows) -> None:
+            if mixing.requires_grad:
+                give(mixing, inner(g, self))
+            add_gradient(self, plain.mT @ g)
+
+        return self._linear(
+            [self], mixing.shape[-2], lambda part: plain @ part, rule, mixing.requires_grad
+        )
+
+    # From rows to plain matrices.
+
+    @property
+    def mT(self) -> Columns:
+        """The transpose, for ``x @ y.mT``."""
+        return Columns(self)
+
+    T = mT
+
+    def __matmul__(self, other: Multiplier) -> Any:
+        return other.after(self)
+
+    def squares(self) -> Float[Tensor, "B r 1"]:
+        """Return the squared lengths of the rows."""
+        value = total([(part * part).sum(-1, keepdim=True) for part in self.parts])
+        return leaf(value, self.needs_gradient, lambda g: add_gradient(self, (2.0 * g) * self))
+
+    def norm(self) -> Float[Tensor, "B r 1"]:
+        """Return the lengths of the rows."""
+        return self.squares().sqrt()
+
+    def mean(self, dim: int = -1, keepdim: bool = True) -> Float[Tensor, "B r 1"]:
+        """Return the means of the entries of each row."""
+        if dim not in (-1, 2) or not keepdim:
+            raise ValueError("the mean of rows is over their entries: mean(-1, keepdim=True)")
+        spaces = tuple(self.space)
+        n = sum(s.n for s in spaces)
+        one = Rows(self.space, tuple(s.ones() * (s.n**0.5 / n) for s in spaces))
+        return self @ one.mT
+
+    def entries(self) -> Float[Tensor, "B r n"]:
+        """Return the entries, a plain matrix; the space becomes explicit."""
+        space = explicit_space(self)
+        (value,) = self.parts
+        return leaf(value, self.needs_gradient, lambda g: add_gradient(self, Rows(space, (g,))))
+
+    # torch and the primitives of descriptions, when an operand is rows.
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), named: Any = None
+    ) -> Any:
+        name = function.__name__.strip("_")
+        if name in ("matmul", "mm", "bmm"):
+            return args[0] @ args[1] if isinstance(args[0], Rows) else args[1].__rmatmul__(args[0])
+        if name in ("mul", "rmul", "multiply") and not isinstance(args[0], Rows):
+            return args[1] * args[0]
+        if name in ("add", "radd") and not isinstance(args[0], Rows):
+            return args[1] + args[0]
+        if name in ("sub", "subtract") and not isinstance(args[0], Rows):
+            return args[1].__rsub__(args[0])
+        if name in ("cat", "concat", "concatenate"):
+            return joined(args[0], *args[1:], **(named or {}))
+        return explicitly(function, *args, **(named or {}))
+
+    def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Run a primitive of descriptions (`numerics.primitives`)."""
+        name = function.__name__
+        if name == "row_squares":
+            return self.squares()
+        if name == "unit_rows":
+            return self * reciprocal_or_one(self.squares())
+        if name == "concatenate":
+            return joined(args[0])
+        if name == "columns" and isinstance(self.space, Sum):
+            return summands(self, args[1], args[2])
+        if name == "columns":
+            return explicitly(lambda x, a, b: x[..., a:b], *args)
+        return explicitly(function, *args, **named)
+
+    def new_full(self, size: Sequence[int], value: float) -> Tensor:
+        """Return a plain matrix of equal entries, as tensors do."""
+        source = self.space.source
+        return torch.full(tuple(size), value, dtype=source.dtype, device=source.device)
+
+
+class Columns:
+    """The transpose of rows."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+
+    def after(self, x: Rows) -> Float[Tensor, "B r q"]:
+        """Return x y^T."""
+        y = self.rows
+        x.space = y.space = unify(x.space, y.space)
+
+        def rule(g: Tensor) -> None:
+            add_gradient(x, g @ y)
+            add_gradient(y, g.mT @ x)
+
+        return leaf(inner(x, y), x.needs_gradient or y.needs_gradient, rule)
+
+
+class Space(Frame):
+    """R^n with a frame that grows, for a number of independent samples.
+
+    Parameters
+    ----------
+    n
+        Dimension.
+    samples, seed, dtype, device
+        Number of independent samples, their seed, and the precision (`torch.float64` or
+        `torch.float32`) and device of all coordinates. Spaces of one network share them.
+    explicit
+        Whether the frame is the standard basis, as functions of single entries need. A space
+        becomes explicit when such a function is applied; a space that is known to need it saves
+        the change of the frame.
+
+    Examples
+    --------
+    >>> from shaped_attention import lazy
+    >>> space = lazy.Space(10**6, samples=100, seed=1)
+    >>> x = space.normal(4)
+    >>> head = space.beside(64)
+    >>> queries, keys = (x @ lazy.Matrix(space, head, std=1e-3) for _ in range(2))
+    >>> (queries @ keys.mT).shape, space, head
+    (torch.Size([100, 4, 4]), Space(1000000, 4 known directions), Space(64, 8 known directions))
+    """
+
+    def __init__(
+        self,
+        n: int,
+        samples: int = 1,
+        seed: int = 0,
+        *,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device = "cpu",
+        explicit: bool = False,
+    ) -> None:
+        super().__init__(n, Source(samples, seed, dtype, device), explicit)
+
+    def beside(self, n: int, explicit: bool = False) -> Space:
+        """Return another space of the same network: samples, seed, dtype and device agree."""
+        space = Space.__new__(Space)
+        Frame.__init__(space, n, self.source, explicit)
+        return space
+
+    def normal(self, rows: int, name: str | None = None) -> Rows:
+        """Return new vectors with independent N(0, 1) entries."""
+        return Rows(self, (self.fresh(rows, self.source.stream(name).draws()),))
+
+    def rows(self, coordinates: Float[Tensor, "B r c"]) -> Rows:
+        """Return rows with given coordinates (r, c), or (B, r, c).
+
+        In an explicit space they are the entries. Otherwise they are along c directions that are
+        orthogonal to all that is known, so only their inner products have a meaning.
+        """
+        return new_rows(self, coordinates)
+
+
+def new_rows(space: Frame, coordinates: Tensor) -> Rows:
+    """Return rows with given entries, or with given coordinates along new directions."""
+    source = space.source
+    part = torch.as_tensor(coordinates, dtype=source.dtype, device=source.device)
+    part = part.expand(source.samples, *part.shape[-2:])
+    if space.explicit and part.shape[-1] != space.n:
+        raise argument_error("coordinates", f"of {space.n} columns", tuple(part.shape))
+    if space.explicit:
+        return Rows(space, (part,))
+    known = space.size
+    space.grow(part.shape[-1])
+    return Rows(space, (torch.nn.functional.pad(part, (known, 0)),))

@@ -1,0 +1,356 @@
+"""Spaces of which only some directions are known, and the random numbers of everything in them.
+
+A `Frame` is R^n with an orthonormal frame of k <= n vectors that grows. A vector is its k
+coordinates; which vectors of R^n the frame consists of is never decided, because Gaussian matrices
+have the same law in every frame. r new vectors of independent N(0, 1) entries have the coordinates
+[G, B]: G is Gaussian (r, k), and B is Bartlett's factor of r x (n - k) Gaussians along the
+min(r, n - k) vectors by which the frame grows.
+
+An explicit space has the standard basis as its frame, k = n: functions of single entries, such as
+activations, need it. A space can become explicit later: its frame is then a uniformly distributed
+one, whose coordinates in the standard basis are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from shaped_attention.checks import argument_error, check_count
+from shaped_attention.lazy.directions import directions
+from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.draws import Draws, stream_key
+
+
+class Stream:
+    """Random numbers of one matrix or space: each call of `draws` takes the next step."""
+
+    def __init__(self, source: Source, key: NDArray[np.uint64]) -> None:
+        self._source, self._key, self._step = source, key, 0
+
+    def draws(self) -> Draws:
+        """Return the numbers of the next step, for all samples."""
+        source, self._step = self._source, self._step + 1
+        return Draws(self._key, source.numbers, self._step - 1, 0, source.dtype)
+
+
+class Source:
+    """What spaces that belong together share: samples, seed, device and precision.
+
+    Streams are numbered in the order in which they are made, or have names; a name can be used
+    once. `first` is the number of the first sample, so that chunks give the same numbers.
+    """
+
+    def __init__(
+        self,
+        samples: int = 1,
+        seed: int = 0,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device = "cpu",
+        first: int = 0,
+    ) -> None:
+        check_count("samples", samples)
+        check_count("seed", seed, lowest=0)
+        self.seed, self.samples, self.first = seed, samples, first
+        self.dtype, self.device = dtype or torch.float64, torch.device(device)
+        if self.dtype not in (torch.float64, torch.float32):
+            raise argument_error("dtype", "torch.float64 or torch.float32", dtype)
+        self.numbers = torch.arange(first, first + samples, device=self.device)
+        self.spaces: list[Frame | Open] = []
+        self._names: set[str] = set()
+        self._streams = 0
+
+    @property
+    def used(self) -> bool:
+        """Whether a stream was made."""
+        return self._streams > 0 or bool(self._names)
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What two sources must have in common to become one."""
+        return self.seed, self.samples, self.first, self.dtype, self.device
+
+    def stream(self, name: str | None = None) -> Stream:
+        """Return a new stream, with the next number or with a name.
+
+        Raises
+        ------
+        ValueError
+            If the name was used.
+        """
+        if name is None:
+            self._streams += 1
+            return Stream(self, stream_key(self.seed, "lazy", 0, self._streams - 1))
+        if name in self._names:
+            raise ValueError(f"name must be new: there is a matrix {name!r} already")
+        self._names.add(name)
+        return Stream(self, stream_key(self.seed, "lazy", 1, *name.encode()))
+
+    def join(self, other: Source) -> None:
+        """Make the spaces of another source part of this one, or this one's part of the other.
+
+        Raises
+        ------
+        ValueError
+            If they differ in samples, seed, dtype or device, or if numbers of both have been drawn:
+            equal seeds would then give equal numbers to different matrices.
+        """
+        if other is self:
+            return
+        if self.settings != other.settings:
+            raise ValueError(
+                "spaces of one network must have the same samples, seed, dtype and device; got "
+                f"{self.settings} and {other.settings}"
+            )
+        if self.used and other.used:
+            raise ValueError(
+                "two spaces with rows of their own are joined by a matrix, and their numbers would "
+                "be equal; create both spaces and the matrix before you draw"
+            )
+        kept, gone = (other, self) if other.used else (self, other)
+        for space in gone.spaces:
+            space.source = kept
+        kept.spaces += gone.spaces
+
+
+class Frame:
+    """R^n with an orthonormal frame that grows: the space of `rows.Space`, without its vectors.
+
+    `size` is the number of frame vectors. A `free` space belongs to a projection, and may turn out
+    to be the same as another.
+    """
+
+    def __init__(self, n: int, source: Source, explicit: bool = False, free: bool = False) -> None:
+        check_count("n", n)
+        self.n, self.free, self.source = n, free, source
+        self.source.spaces.append(self)
+        self.explicit = explicit
+        self.size = n if explicit else 0
+        self.basis: Tensor | None = None
+        self.target: Frame | None = None
+        self.target_explicit = False
+        self._ones: Float[Tensor, "B 1 k"] | None = None
+
+    def __repr__(self) -> str:
+        kind = "explicit" if self.explicit else f"{self.size} known directions"
+        return f"{type(self).__name__}({self.n}, {kind})"
+
+    def __iter__(self) -> Iterator[Frame]:
+        yield self.settled()
+
+    def zeros(self, rows: int, columns: int) -> Float[Tensor, "B r c"]:
+        """Return a zero matrix for each sample."""
+        source = self.source
+        return torch.zeros(source.samples, rows, columns, dtype=source.dtype, device=source.device)
+
+    def fresh(self, rows: int, draws: Draws) -> Float[Tensor, "B r k"]:
+        """Return coordinates of new vectors with independent N(0, 1) entries; the frame grows."""
+        left = self.n - self.size
+        along = draws.normal(rows, self.size)
+        if left == 0:
+            return along
+        rest = draws.wishart_factor(rows, left)
+        self.size += rest.shape[-1]
+        return torch.cat([along, rest], dim=-1)
+
+    def grow(self, count: int) -> None:
+        """Add vectors to the frame, to which nothing has a component yet."""
+        if self.explicit or self.size + count > self.n:
+            raise RuntimeError(f"{self} cannot grow by {count} directions")
+        self.size += count
+
+    def padded(self, part: Float[Tensor, "B r c"]) -> Float[Tensor, "B r k"]:
+        """Return coordinates in the frame of today, from those when it had fewer vectors."""
+        missing = self.size - part.shape[-1]
+        return torch.nn.functional.pad(part, (0, missing)) if missing else part
+
+    def now(self, part: Float[Tensor, "B r c"], explicit: bool) -> Float[Tensor, "B r k"]:
+        """Return coordinates in the frame of today; `explicit` says whether it was then."""
+        if self.basis is not None and not explicit:
+            part = part @ self.basis[:, : part.shape[-1]]
+        if self.target is not None:
+            return self.target.now(part, self.target_explicit)
+        return self.padded(part)
+
+    def become(self, other: Frame) -> None:
+        """Take the place of another space to which nothing relates this one.
+
+        Its frame is then uniformly distributed relative to the other.
+        """
+        rows = other.fresh(self.size, self.source.stream().draws())
+        self.basis = directions(rows, rows[:, :0]).units
+        self.target, self.target_explicit = other, other.explicit
+
+    def settled(self) -> Frame:
+        """Return the space of which it has taken the place, or itself."""
+        return self if self.target is None else self.target.settled()
+
+    def ones(self) -> Float[Tensor, "B 1 k"]:
+        """Return the unit vector (1, ..., 1) / sqrt n, which is uniform relative to the frame."""
+        if self.explicit:
+            return self.zeros(1, self.n) + self.n**-0.5
+        if self._ones is None:
+            drawn = self.fresh(1, self.source.stream().draws())
+            self._ones = drawn / torch.linalg.vector_norm(drawn, dim=-1, keepdim=True)
+        return self.padded(self._ones)
+
+    @property
+    def knows_ones(self) -> bool:
+        """Whether the coordinates of the vector of ones were drawn or set."""
+        return self._ones is not None
+
+    def set_ones(self, unit: Float[Tensor, "B 1 k"]) -> None:
+        """Say which coordinates the vector of ones has, before it is asked for."""
+        if self.explicit or self._ones is not None:
+            raise RuntimeError(f"the vector of ones of {self} is known already")
+        self._ones = unit
+
+    def make_explicit(self) -> None:
+        """Take the standard basis as frame; the known directions become a uniform frame of it."""
+        if self.explicit:
+            return
+        if self.size:
+            gaussian = self.source.stream().draws().normal(self.size, self.n)
+            if self._ones is None:
+                self.basis = directions(gaussian, gaussian[:, :0]).units
+            else:
+                self.basis = self._basis_with_ones(gaussian[:, 1:])
+        self.explicit, self.size = True, self.n
+
+    def _basis_with_ones(self, gaussian: Float[Tensor, "B k-1 n"]) -> Float[Tensor, "B k n"]:
+        """Return a uniform frame Q with u Q = (1, ..., 1) / sqrt n, u the coordinates of `ones`.
+
+        With the reflection H that takes s e_1 to u, s = +-1, and a uniform frame F that begins with
+        s (1, ..., 1) / sqrt n, this is Q = H F.
+        """
+        u = self.ones()
+        sign = torch.where(u[..., :1] > 0, -1.0, 1.0)
+        fixed = sign * (self.zeros(1, self.n) + self.n**-0.5)
+        frame = torch.cat([fixed, directions(gaussian, fixed).units], dim=1)
+        v = u.clone()
+        v[..., :1] -= sign
+        v = v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+        return frame - 2.0 * v.mT @ (v @ frame)
+
+
+class Sum:
+    """A direct sum of spaces, such as the columns of several heads side by side.
+
+    The same space may occur several times, as the values that heads share do.
+    """
+
+    def __init__(self, parts: Sequence[AnySpace]) -> None:
+        self.parts = tuple(parts)
+        self.n: int = sum(part.n for part in self.parts)
+
+    def __iter__(self) -> Iterator[Frame]:
+        for part in self.parts:
+            yield from part
+
+    @property
+    def source(self) -> Source:
+        """The source of its parts."""
+        return self.parts[0].source
+
+
+class Open:
+    """A space that nothing has looked at: what a projection is for decides what it is."""
+
+    def __init__(self, n: int, source: Source) -> None:
+        self.n: int = n
+        self.source = source
+        self.source.spaces.append(self)
+        self.target: Frame | Sum | Open | None = None
+
+    def settled(self) -> Frame | Sum | Open:
+        """Return the space that it is by now, or itself."""
+        return settled(self.target) if self.target is not None else self
+
+    def __iter__(self) -> Iterator[Frame]:
+        if self.target is None:
+            self.target = Frame(self.n, self.source, free=True)
+        yield from self.target
+
+
+AnySpace: TypeAlias = Frame | Sum | Open
+
+
+def settled(space: AnySpace) -> AnySpace:
+    """Return what a space has become."""
+    return space if isinstance(space, Sum) else space.settled()
+
+
+@dataclass
+class MismatchError(Exception):
+    """Two spaces that cannot be the same."""
+
+    left: int
+    right: int
+
+
+def unify(left: AnySpace, right: AnySpace) -> AnySpace:
+    """Make two spaces one, and return it: open spaces become the others.
+
+    Raises
+    ------
+    ValueError
+        If both are known and differ.
+    """
+    try:
+        return _unified(left, right)
+    except MismatchError as error:
+        raise ValueError(
+            f"rows of different spaces, of {error.left} and {error.right} columns, are combined; "
+            "rows of one space can be added, and matrices lead from one to another"
+        ) from None
+
+
+def _unified(left: AnySpace, right: AnySpace) -> AnySpace:
+    left, right = settled(left), settled(right)
+    if left is right:
+        return left
+    if left.n != right.n:
+        raise MismatchError(left.n, right.n)
+    if isinstance(left, Open):
+        left.target = right
+        return right
+    if isinstance(right, Open):
+        right.target = left
+        return left
+    ours, theirs = _members(left), _members(right)
+    if isinstance(left, Frame) and isinstance(right, Frame):
+        return _one(left, right)
+    if len(ours) == len(theirs) == 1:
+        return _unified(ours[0], theirs[0])
+    while ours and theirs:
+        few, many = (ours, theirs) if ours[0].n >= theirs[0].n else (theirs, ours)
+        whole, taken = few.pop(0), [many.pop(0)]
+        while sum(part.n for part in taken) < whole.n:
+            taken.append(many.pop(0))
+        _unified(whole, taken[0] if len(taken) == 1 else Sum(taken))
+    return right if isinstance(left, Sum) and any(isinstance(p, Open) for p in left.parts) else left
+
+
+def _one(left: Frame, right: Frame) -> Frame:
+    if left.explicit != right.explicit and (left.free or right.free):
+        left.make_explicit()
+        right.make_explicit()
+    if left.explicit and right.explicit:
+        return left
+    # Spaces of projections, of which the first use did not tell that they are the same.
+    if right.free and not (right.explicit or right.knows_ones):
+        right.become(left)
+        return left
+    if left.free and not (left.explicit or left.knows_ones):
+        left.become(right)
+        return right
+    raise MismatchError(left.n, right.n)
+
+
+def _members(space: AnySpace) -> list[Any]:
+    return [settled(part) for part in space.parts] if isinstance(space, Sum) else [space]

@@ -1,0 +1,129 @@
+"""Reverse mode: what was computed with rows, and how a gradient goes back through it.
+
+torch differentiates what happens to plain matrices and to entries of explicit spaces. It cannot
+differentiate coordinates: the gradient of rows has a part outside their frame, so that a frame
+grows on the way back. A `Tape` therefore notes every operation on rows, with its rule; where rows
+become a plain matrix, such as scores, that matrix is a leaf of torch's graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import Any, TypeVar
+
+from shaped_attention.lazy.coordinates import Coordinates
+from shaped_attention.libraries import Tensor, torch
+
+C = TypeVar("C", bound=Coordinates)
+
+Rule = Callable[[Any], None]
+"""Takes the gradient of a result and adds to those of the operands."""
+
+_recording: ContextVar[Tape | None] = ContextVar("recording", default=None)
+_returning: ContextVar[Tape | None] = ContextVar("returning", default=None)
+
+
+class Tape:
+    """A record of operations on rows, made inside ``with Tape() as tape:``.
+
+    `backward` goes through it once. Afterwards `gradient(rows)` is the gradient of rows, and each
+    matrix has the factors of its own (`Matrix.gradient`).
+
+    Examples
+    --------
+    >>> from shaped_attention import lazy
+    >>> space = lazy.Space(10**5, samples=3)
+    >>> x, w = space.normal(2), lazy.Matrix(space, space.beside(10**6), std=10**-2.5)
+    >>> with lazy.Tape() as tape:
+    ...     loss = (x @ w).squares().sum((1, 2))
+    >>> tape.backward(loss)
+    >>> tape.matrices[0].gradient_norm().shape
+    torch.Size([3])
+    """
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Any, Rule]] = []
+        self._gradients: dict[int, Any] = {}
+        self._kept: list[Any] = []
+        self._token: Token[Tape | None] | None = None
+        self.matrices: list[Any] = []
+
+    def __enter__(self) -> Tape:
+        self._token = _recording.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        _recording.reset(self._token)
+
+    def entries(self) -> int:
+        """Return how many numbers the results on the tape have, for an estimate of memory."""
+        return sum(
+            x.numel() if isinstance(x, Tensor) else sum(part.numel() for part in x.parts)
+            for x, _ in self._steps
+        )
+
+    def note(self, result: Coordinates | Tensor, rule: Rule) -> None:
+        """Add an operation."""
+        self._steps.append((result, rule))
+
+    def add(self, rows: Coordinates, gradient: Coordinates) -> None:
+        """Add to the gradient of rows."""
+        if rows.needs_gradient:
+            before = self._gradients.get(id(rows))
+            self._gradients[id(rows)] = gradient if before is None else before + gradient
+            self._kept.append(rows)
+
+    def gradient(self, rows: C) -> C | None:
+        """Return the gradient of rows; None if the loss does not depend on them."""
+        gradient: Any = self._gradients.get(id(rows))
+        return gradient
+
+    def backward(self, loss: Tensor | None = None) -> None:
+        """Take the gradient of a loss (samples,), in which samples do not mix, back to all rows.
+
+        Without a loss it starts with the gradients that were added by `add`.
+        """
+        if loss is not None and loss.requires_grad:
+            loss.sum().backward()
+        tokens = _recording.set(None), _returning.set(self)
+        try:
+            with torch.no_grad():
+                while self._steps:
+                    result, rule = self._steps.pop()
+                    above = result.grad if isinstance(result, Tensor) else self.gradient(result)
+                    if above is not None:
+                        rule(above)
+        finally:
+            _recording.reset(tokens[0])
+            _returning.reset(tokens[1])
+
+
+def recording() -> Tape | None:
+    """Return the tape of the `with` statement around the call."""
+    return _recording.get()
+
+
+def add_gradient(rows: Coordinates, gradient: Coordinates) -> None:
+    """Add to the gradient of rows, on the tape that is going back."""
+    tape = _returning.get()
+    assert tape is not None
+    tape.add(rows, gradient)
+
+
+def leaf(matrix: Tensor, needs_gradient: bool, rule: Rule) -> Tensor:
+    """Return a plain matrix, as a leaf of torch's graph if a tape records and needs it."""
+    tape = recording()
+    if tape is None or not needs_gradient:
+        return matrix
+    matrix = matrix.detach().requires_grad_()
+    tape.note(matrix, rule)
+    return matrix
+
+
+def give(plain: Any, gradient: Tensor) -> None:
+    """Add the gradient of a plain operand, summed where it was broadcast, if torch wants it."""
+    if isinstance(plain, Tensor) and plain.requires_grad:
+        with torch.enable_grad():
+            plain.backward(gradient.sum_to_size(plain.shape), retain_graph=True)

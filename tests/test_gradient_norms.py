@@ -1,0 +1,266 @@
+"""Norms of gradients in law: against explicit networks, exact laws, and wrong variants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import shaped_attention as sa
+from shaped_attention.lazy import forgetting
+from shaped_attention.lazy.coordinates import inner
+from shaped_attention.lazy.matrices import Matrix
+from shaped_attention.lazy.tape import Tape
+from tests.explicit_networks import TWO_EQUAL, Explicit, norms
+
+PLAIN = {"centring": False, "identity": False, "scaled_temperature": False}
+GPT = [
+    sa.Normalised(
+        sa.ShapedAttention(0.6, heads=2, mask="causal", output_projection=True, **PLAIN),
+        norm="layer", eps=1e-5,
+    ),
+    sa.Normalised(sa.ShapedMLP(0.6, activation="gelu"), norm="layer", eps=1e-5),
+]  # fmt: skip
+LLAMA = [
+    sa.Normalised(
+        sa.ShapedAttention(
+            0.6, heads=4, kv_heads=2, head_size=8, mask="causal", output_projection=True,
+            rope=100.0, qk_norm=True, **PLAIN,
+        )
+    ),
+    sa.Normalised(sa.ShapedMLP(0.6, activation="silu", gated=True, hidden=40)),
+]  # fmt: skip
+CASES = {
+    "shaped": (sa.ShapedAttention(0.5), 32, "readout"),
+    "causal, relu": ([sa.ShapedAttention(0.6, 0.5, mask="causal"), sa.ShapedMLP(0.5)], 24, "k"),
+    "gpt": (GPT, 24, "k"),
+    "llama": (LLAMA, 24, "quadratic"),
+    "heads, layer norm": (
+        sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=2), place="after", norm="layer"),
+        24, "quadratic",
+    ),
+    "parallel": (
+        sa.Parallel(sa.ShapedAttention(0.4, heads=2, output_projection=True), sa.ShapedMLP(0.4)),
+        20, "k",
+    ),
+    "narrow": ([sa.ShapedAttention(0.6, output_projection=True), sa.ShapedMLP(0.5)], 6, "k"),
+    "norms over all heads": (
+        sa.Normalised(
+            sa.ShapedAttention(0.6, heads=2, qk_norm="all", key_size=3, output_projection=True),
+            place="sandwich", eps=1e-3,
+        ),
+        16, "quadratic",
+    ),
+}  # fmt: skip
+DEPTH = 3
+
+
+def lazily(layer, width, loss, samples, **changes):
+    run = {"width": width, "depth": DEPTH, "samples": samples, "seed": 5, "loss": loss} | changes
+    return sa.gradient_norms(layer, TWO_EQUAL, of=["weights", "tokens"], **run)
+
+
+def explicitly(layer, width, loss, samples, seed=7):
+    network = Explicit(layer, width, DEPTH, samples, seed)
+    tokens = network.tokens()
+    if loss == "readout":
+        value = (network.normal(*tokens[-1].shape) * tokens[-1]).sum((1, 2))
+    elif loss == "quadratic":
+        value = 0.5 * network.outputs(tokens[-1], 1).square().sum((1, 2))
+    else:
+        f = network.outputs(tokens[-1], 3)
+        value = -torch.log_softmax(f, -1)[:, range(4), torch.arange(4) % 3].mean(-1)
+    value.sum().backward()
+    gradients = {name: w.grad for name, w in network.weights.items()}
+    gradients |= {f"tokens.{number}": x.grad for number, x in enumerate(tokens)}
+    return {"loss": value.detach().numpy()} | norms(gradients)
+
+
+def by_name(data):
+    names = map(str, data.parameter.values)
+    of = {name: data.gradient_norm.sel(parameter=name).values for name in names}
+    return {"loss": data.loss.values} | of
+
+
+def p_values(ours, theirs):
+    """Of the laws of all norms, times their number; and the largest difference of correlations."""
+    # A gradient that vanishes exactly is rounding: that of the keys' biases, in the softmax.
+    names = [name for name in theirs if theirs[name].std() > 1e-9]
+    assert set(ours) == set(theirs)
+    p = [stats.ks_2samp(ours[name], theirs[name]).pvalue * len(names) for name in names]
+    logs = [
+        np.corrcoef([np.log(x[name]) for name in names if name != "loss"]) for x in (ours, theirs)
+    ]
+    samples = len(ours["loss"])
+    return min(p), np.abs(logs[0] - logs[1]).max() * (samples / 2) ** 0.5
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_laws_are_those_of_explicit_networks(name):
+    """All norms, two of four tokens equal; correlations of their logarithms within 4 errors."""
+    layer, width, loss = CASES[name]
+    loss = "cross-entropy:3" if loss == "k" else loss
+    ours = by_name(lazily(layer, width, loss, 1500))
+    p, correlation = p_values(ours, explicitly(layer, width, loss, 1500))
+    assert p > 1e-3
+    assert correlation < 4.5
+
+
+def cosines(width, samples):
+    """Of <x_l, g_l> with tokens two of which are equal; two layers, frames that forget."""
+    collected = []
+    down = forgetting.Border.down
+
+    def watched(self, gradient):
+        result = down(self, gradient)
+        collected.append(inner(gradient, self.rows).diagonal(dim1=1, dim2=2).numpy())
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forgetting.Border, "down", watched)
+        lazily(GPT, width, "cross-entropy:3", samples)
+    network = Explicit(GPT, width, DEPTH, samples, 9)
+    tokens = network.tokens()
+    f = network.outputs(tokens[-1], 3)
+    (-torch.log_softmax(f, -1)[:, range(4), torch.arange(4) % 3].mean(-1)).sum().backward()
+    real = [(x * x.grad).sum(-1).detach().numpy() for x in tokens[:0:-1]]
+    return min(
+        stats.ks_2samp(a[:, token], b[:, token]).pvalue
+        for a, b in zip(collected, real, strict=True)
+        for token in range(4)
+    ) * 12  # fmt: skip
+
+
+def test_inner_products_of_tokens_and_gradients():
+    """Norms hardly see a wrong span in the transfer between layers; these do."""
+    assert cosines(24, 1500) > 1e-3
+
+
+@pytest.mark.parametrize("error", ["perpendicular", "span"])
+def test_wrong_transfers_are_rejected(error, monkeypatch):
+    down = forgetting._down
+
+    def wrong(part, gradient, name):
+        gradient = gradient.clone()
+        if error == "perpendicular":
+            gradient[..., part.shared :] = 0.0
+        else:
+            gradient[..., : part.shared] = gradient[..., : part.shared].flip(-1)
+        return down(part, gradient, name)
+
+    monkeypatch.setattr(forgetting, "_down", wrong)
+    assert cosines(24, 1500) < 1e-6
+
+
+def test_a_zero_direction_that_counts_as_part_of_the_span_is_rejected(monkeypatch):
+    """Two equal tokens: their difference has no direction, and a gradient there is lost."""
+    border = forgetting._border
+
+    def wrong(*arguments):
+        part, values = border(*arguments)
+        if part.there is not None:
+            part.there = torch.ones_like(part.there)
+        return part, values
+
+    monkeypatch.setattr(forgetting, "_border", wrong)
+    ours = by_name(lazily(GPT, 10, "cross-entropy:3", 3000))
+    p, _ = p_values(ours, explicitly(GPT, 10, "cross-entropy:3", 3000))
+    assert p < 1e-6
+
+
+def test_a_fresh_transpose_changes_the_duality(monkeypatch):
+    """The assumption of independent gradients, which norms at initialisation hardly see."""
+    space = sa.lazy.Space(30, 4)
+    w, x, g = sa.lazy.Matrix(space, space), space.normal(2), space.normal(2)
+    forward = (x @ w) @ g.mT
+    assert torch.allclose(forward, x @ (g @ w.T).mT)
+    fresh = Matrix(space, space)
+    assert not torch.allclose(forward, x @ (g @ fresh.T).mT, rtol=0.1)
+
+
+def test_one_token_has_the_law_of_the_limit():
+    """log(|grad W_l|^2 / gamma^2) ~ N(-k T, 2 k T) at every depth l, if V_0 = 1."""
+    gamma, n, depth = 0.6, 300, 150
+    data = sa.gradient_norms(
+        sa.ShapedAttention(gamma), [[1.0]], width=n, depth=depth, samples=600, seed=3
+    )
+    k = gamma**2 * (2 - gamma**2) * depth / n
+    for number in (0, depth // 2, depth - 1):
+        norm = data.gradient_norm.sel(parameter=f"{number}.0.2").values
+        # In the limit the gradient is <r, x> gamma: r has n entries, so divide by their length.
+        logs = np.log(norm**2 / (gamma**2 * n))
+        assert abs(logs.mean() + k) < 4 * (2 * k / 600) ** 0.5 + 2.0 / n
+        assert abs(logs.var() / (2 * k) - 1) < 4 * (2 / 600) ** 0.5 + 0.03
+        assert abs(logs.mean() - k) > 8 * (2 * k / 600) ** 0.5  # the control: another sign
+
+
+def test_the_readout_has_the_gradient_that_tangents_have():
+    """(theta, |J^T r|^2) and (theta, |J x|^2) have one law: E |grad X_0|^2 = m n (log-normal)."""
+    data = sa.gradient_norms(
+        sa.ShapedAttention(0.5), TWO_EQUAL, width=40, depth=1, samples=4000, of="input"
+    )
+    rng = np.random.default_rng(0)
+    network = Explicit(sa.ShapedAttention(0.5), 40, 1, 4000, 1)
+    start = network.start
+    direction = torch.tensor(rng.standard_normal(start.shape))
+
+    def after(x):
+        # The weights are drawn in the first call and then fixed.
+        network.start = x
+        return network.tokens()[-1]
+
+    after(start)
+    step = 1e-5
+    moved = (after(start + step * direction) - after(start - step * direction)) / (2 * step)
+    tangents = moved.flatten(1).norm(dim=1).detach().numpy()
+    assert stats.ks_2samp(data.gradient_norm[0].values, tangents).pvalue > 1e-3
+
+
+@pytest.mark.quick
+def test_chunks_do_not_change_the_result():
+    whole = lazily(GPT, 24, "cross-entropy:3", 5)
+    parts = lazily(GPT, 24, "cross-entropy:3", 5, chunk=2)
+    np.testing.assert_allclose(whole.gradient_norm, parts.gradient_norm, rtol=1e-9)
+    np.testing.assert_allclose(whole.loss, parts.loss, rtol=1e-9)
+
+
+@pytest.mark.quick
+def test_width_costs_nothing_without_hidden_units():
+    """The same number of directions at widths 10^3 and 10^9; and single precision."""
+    for width in (10**3, 10**9):
+        data = sa.gradient_norms(
+            sa.ShapedAttention(0.5), TWO_EQUAL, width=width, depth=2, samples=2, dtype="float32"
+        )
+        assert np.isfinite(data.gradient_norm).all()
+
+
+@pytest.mark.quick
+def test_a_loss_of_ones_own_and_its_gradient():
+    """The quadratic loss written by a user, with the same numbers."""
+    own = sa.gradient_norms(
+        sa.ShapedAttention(0.5), TWO_EQUAL, width=30, depth=2, samples=3, loss=half_squares
+    )
+    named = sa.gradient_norms(
+        sa.ShapedAttention(0.5), TWO_EQUAL, width=30, depth=2, samples=3, loss="quadratic"
+    )
+    np.testing.assert_allclose(own.gradient_norm, named.gradient_norm, rtol=1e-12)
+
+
+def half_squares(f):
+    return 0.5 * f.square().sum(-1)
+
+
+@pytest.mark.quick
+def test_bad_input():
+    run = {"width": 10, "depth": 1, "samples": 2}
+    block = sa.ShapedAttention(0.5)
+    with pytest.raises(ValueError, match="loss must be 'readout', 'quadratic', 'cross-entropy:K'"):
+        sa.gradient_norms(block, TWO_EQUAL, loss="cross-entropy:1", **run)
+    with pytest.raises(ValueError, match="depends on f in torch"):
+        sa.gradient_norms(block, TWO_EQUAL, loss=lambda f: 1.0, **run)
+    with pytest.raises(ValueError, match="of must be"):
+        sa.gradient_norms(block, TWO_EQUAL, of="nothing", **run)
+    with Tape() as tape, pytest.raises(ValueError, match="the mean of rows is over their entries"):
+        sa.lazy.Space(3).normal(2).mean(0)
+    assert tape.matrices == []

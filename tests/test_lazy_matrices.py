@@ -1,0 +1,230 @@
+"""Spaces, rows and lazily revealed matrices: what does not depend on chance, and the law of W."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from shaped_attention import lazy
+from shaped_attention.lazy.coordinates import inner
+from shaped_attention.lazy.directions import directions
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.spaces import Frame, Open, Source
+from shaped_attention.numerics.draws import Draws
+
+pytestmark = pytest.mark.quick
+
+
+def close(a, b, error=1e-12):
+    return float((a - b).abs().max()) <= error * max(1.0, float(b.abs().max()))
+
+
+def test_a_product_and_its_transpose_are_of_one_matrix():
+    """<x W, g> = <x, g W^T>, whatever was asked before, also from a space to itself."""
+    for ends in ((7, 7), (10**9, 10**6), (5, 10**4)):
+        a, b = (lazy.Space(n, samples=3, seed=1) for n in ends)
+        space = a if ends[0] == ends[1] else b
+        w = lazy.Matrix(a, space, std=0.3)
+        for _ in range(4):
+            x, g = a.normal(3), space.normal(2)
+            assert close((x @ w) @ g.mT, x @ (g @ w.T).mT, 1e-11)
+            twice = x @ w
+            assert close(inner(twice, twice), inner(x @ w, x @ w), 1e-11)
+
+
+def test_frames_stay_orthonormal():
+    """Over a hundred products with rows that depend on earlier answers, some nearly equal."""
+    space = lazy.Space(4096, samples=2, seed=2)
+    w = lazy.Matrix(space, space, std=1 / 64)
+    x = space.normal(2)
+    x = torch.tensor([[1.0, 0.0], [1.0, 1e-7]], dtype=torch.float64) @ x
+    g = x
+    for step in range(50):
+        y, h = x @ w, g @ w.T
+        x, g = y + 1e-7 * x, h if step % 2 else h + g
+    for side in w._revealed:
+        p = side.directions.coordinates
+        assert close(p @ p.mT, torch.eye(p.shape[1], dtype=p.dtype), 1e-12)
+
+
+def test_projecting_once_is_not_enough():
+    """The control: rows that differ by 1e-7 and a known one."""
+    rng = np.random.default_rng(0)
+    known = torch.linalg.qr(torch.tensor(rng.standard_normal((1, 50, 3))))[0].mT
+    rows = known[:, :2] + 1e-7 * torch.tensor(rng.standard_normal((1, 2, 50)))
+    units = directions(rows, known).units
+    assert close(units @ known.mT, torch.zeros(1, 2, 3, dtype=torch.float64), 1e-14)
+    rest = rows - rows @ known.mT @ known
+    once = rest / rest.norm(dim=-1, keepdim=True)
+    assert not close(once @ known.mT, torch.zeros(1, 2, 3, dtype=torch.float64), 1e-12)
+
+
+def test_equal_rows_stay_equal_and_zero_rows_zero():
+    space = lazy.Space(100, samples=2)
+    x = space.normal(1)
+    same = torch.tensor([[1.0], [1.0], [0.0]], dtype=torch.float64) @ x
+    y = same @ lazy.Matrix(space, space)
+    assert torch.equal(y.coordinates[:, 0], y.coordinates[:, 1])
+    assert not y.coordinates[:, 2].any()
+
+
+def test_a_matrix_that_is_revealed_whole_is_gaussian():
+    """From both sides in turn, by questions that depend on answers; then entry by entry."""
+    count, n = 4000, 3
+    a, b = (lazy.Space(n, count, seed=3, explicit=True) for _ in range(2))
+    w = lazy.Matrix(a, b, std=0.5)
+    x = a.rows(torch.tensor([[1.0, 2.0, 0.0]]))
+    g = (x @ w) * (1.0 / (x @ w).norm())
+    h = g @ w.T
+    whole = (a.rows(torch.eye(n)) @ w).entries()
+    assert close(x.entries() @ whole, (x @ w).entries())
+    assert close(g.entries() @ whole.mT, h.entries())
+    p = [stats.kstest(whole[:, i, j] / 0.5, "norm").pvalue for i in range(n) for j in range(n)]
+    assert min(p) > 1e-3 / len(p)
+    squares = ((x @ w).squares()[:, 0, 0] / (0.25 * 5.0)).numpy()
+    assert stats.kstest(squares, stats.chi2(3).cdf).pvalue > 1e-3
+    # The control: x W is not independent of the answer that chose g.
+    along = (x.entries() @ whole @ g.entries().mT)[:, 0, 0].numpy() / (0.5 * 5.0**0.5)
+    assert stats.kstest(along, "norm").pvalue < 1e-10
+
+
+@pytest.mark.parametrize("n", [4, 6, 40])
+def test_lengths_and_products_have_their_laws_in_narrow_and_wide_spaces(n, monkeypatch):
+    """<x W, y W> given x, y: Wishart, also where a frame becomes complete."""
+
+    def p_values(seed):
+        space = lazy.Space(n, 3000, seed=seed)
+        x = space.rows(torch.tensor([[1.0, 0.0], [0.6, 0.8]]))
+        w = lazy.Matrix(space, space)
+        gram = inner(x @ w, x @ w).numpy()
+        rng = np.random.default_rng(seed)
+        g = rng.standard_normal((3000, 2, n))
+        factor = np.array([[1.0, 0.0], [0.6, 0.8]])
+        real = factor @ g @ g.transpose(0, 2, 1) @ factor.T
+        return [stats.ks_2samp(gram[:, i, j], real[:, i, j]).pvalue for i, j in ((0, 0), (0, 1))]
+
+    assert min(p_values(1)) > 1e-3 / 2
+    # The control: degrees of freedom that ignore the two directions known already.
+    factor = Draws.wishart_factor
+    monkeypatch.setattr(Draws, "wishart_factor", lambda self, m, dof: factor(self, m, dof + 2))
+    if n == 40:
+        assert min(p_values(1)) < 1e-6
+
+
+def test_numbers_do_not_depend_on_the_samples_beside():
+    def product(first, count):
+        source = Source(count, 5, first=first)
+        a, b = Frame(30, source), Frame(20, source)
+        w = lazy.Matrix(a, b, name="w")
+        x = Rows(a, (a.fresh(2, source.stream("x").draws()),))
+        return inner(x @ w, x @ w)
+
+    assert torch.equal(product(0, 6)[4:], product(4, 2))
+
+
+def test_a_space_that_becomes_explicit_keeps_all_inner_products():
+    space = lazy.Space(30, 2, seed=1)
+    x = space.normal(3)
+    w = lazy.Matrix(space, space)
+    y, mean = x @ w, x.mean()
+    before = inner(x, y)
+    entries = x.entries()
+    assert space.explicit
+    assert close(inner(x, y), before)
+    assert close(entries.mean(-1, keepdim=True), mean)
+    assert close(entries @ y.entries().mT, before)
+    again = x @ w
+    assert close(again.entries(), y.entries())
+
+
+def test_the_vector_of_ones_is_the_same_before_and_after():
+    space = lazy.Space(8, 500, seed=2)
+    x = space.rows(torch.eye(2))
+    mean = x.mean()[:, 0, 0].numpy() * 8**0.5
+    # An entry of a uniform unit vector: its square is Beta(1/2, (n - 1)/2).
+    assert stats.kstest(mean**2, stats.beta(0.5, 3.5).cdf).pvalue > 1e-3
+    centred = x - x.mean()
+    assert close(centred.mean(), torch.zeros(500, 2, 1, dtype=torch.float64))
+
+
+def test_direct_sums_split_a_matrix_and_may_repeat_a_space():
+    """With W = [W_1; W_2], (x, y) W = x W_1 + y W_2 in law: squares are chi^2; and duality."""
+    out = lazy.Space(50, 2000, seed=3)
+    head = out.beside(6)
+    x, y = head.normal(1), head.normal(1)
+    both = torch.cat([x, y], dim=-1)
+    w = lazy.Matrix(lazy.Sum([head, head]), out)
+    squares = ((both @ w).squares() / both.squares())[:, 0, 0].numpy()
+    assert stats.kstest(squares, stats.chi2(50).cdf).pvalue > 1e-3
+    g = out.normal(2)
+    assert close((both @ w) @ g.mT, both @ (g @ w.T).mT, 1e-11)
+
+
+def test_spaces_of_projections_become_one_where_they_meet():
+    """Two open spaces that were looked at apart, as with norms of queries and keys."""
+    source = Source(3000, 1)
+    space = Frame(20, source)
+    x = Rows(space, (space.fresh(1, source.stream("x").draws()),))
+    x = (1.0 / x.norm()) * x
+    q, k = (x @ lazy.Matrix(space, Open(5, source), name=name) for name in "qk")
+    q, k = q * (1.0 / q.norm()), k * (1.0 / k.norm())
+    cosine = (q @ k.mT)[:, 0, 0].numpy()
+    assert stats.kstest(cosine**2, stats.beta(0.5, 2.0).cdf).pvalue > 1e-3
+
+
+def test_signs_of_matrices_of_low_rank():
+    """Against the singular value decomposition of the whole matrix, two rows equal."""
+    a, b = (lazy.Space(n, 2, explicit=True) for n in (6, 7))
+    x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.3, 2.0]], dtype=torch.float64) @ a.normal(2)
+    g = b.normal(3)
+    sign = lazy.Factors(x, g).sign()
+    found = sign.left.entries().mT @ sign.right.entries()
+    u, s, vh = torch.linalg.svd(x.entries().mT @ g.entries(), full_matrices=False)
+    assert close(found, (u * (s > 1e-12)[:, None]) @ vh)
+    assert close(sign.norm() ** 2, torch.tensor([2.0, 2.0], dtype=torch.float64))
+
+
+def test_updates_are_added_to_products_from_both_sides():
+    space = lazy.Space(5, 2, explicit=True)
+    w, x, g = lazy.Matrix(space, space), space.normal(2), space.normal(2)
+    before = (space.rows(torch.eye(5)) @ w).entries()
+    w.set(0.5, lazy.Factors(x, g))
+    after = 0.5 * before + x.entries().mT @ g.entries()
+    assert close((space.rows(torch.eye(5)) @ w).entries(), after)
+    assert close((x @ w.T).entries(), x.entries() @ after.mT)
+
+
+def test_float32_and_its_pivots():
+    space = lazy.Space(10**5, 2, dtype=torch.float32)
+    w, x, g = lazy.Matrix(space, space), space.normal(3), space.normal(3)
+    assert (x @ w).coordinates.dtype == torch.float32
+    assert close((x @ w) @ g.mT, x @ (g @ w.T).mT, 1e-5)
+
+
+def test_bad_input():
+    """One sentence each."""
+    a, b = lazy.Space(4), lazy.Space(4)
+    x, y = a.normal(1), b.normal(1)
+    with pytest.raises(ValueError, match="rows of different spaces, of 4 and 4 columns"):
+        _ = x + y
+    with pytest.raises(ValueError, match="create both spaces and the matrix before you draw"):
+        lazy.Matrix(a, b)
+    with pytest.raises(ValueError, match="the same samples, seed, dtype and device"):
+        lazy.Matrix(a, lazy.Space(4, 2))
+    with pytest.raises(ValueError, match="std must be positive and finite; got 0"):
+        lazy.Matrix(a, a, std=0.0)
+    lazy.Matrix(a, a, name="w")
+    with pytest.raises(ValueError, match="there is a matrix 'w' already"):
+        lazy.Matrix(a, a, name="w")
+    with pytest.raises(ValueError, match="only a number for each row can be added"):
+        _ = x + torch.ones(1, 1, 4)
+    with pytest.raises(ValueError, match="scaled by a number for each row"):
+        _ = x * torch.ones(1, 1, 4)
+    with pytest.raises(ValueError, match="dtype must be"):
+        lazy.Space(4, dtype=torch.float16)
+    with pytest.raises(ValueError, match="functions of entries act on one space"):
+        torch.tanh(torch.cat([x, x], dim=-1))
+    with pytest.raises(ValueError, match="coordinates must be of 4 columns"):
+        lazy.Space(4, explicit=True).rows(torch.ones(1, 3))

@@ -1,0 +1,223 @@
+"""Training steps in law: against explicit weights with torch's gradients, and wrong variants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import shaped_attention as sa
+from shaped_attention.lazy import optimizers
+from shaped_attention.lazy.matrices import Matrix
+from tests.explicit_networks import TWO_EQUAL, Explicit, norms
+from tests.test_gradient_norms import GPT, LLAMA
+
+TARGETS = [0, 2, 1, 2]
+STEPS, DEPTH = 3, 2
+BIASED = sa.ShapedAttention(0.6, 0.5, query_bias=0.5, output_projection=True)
+CASES = {
+    "sgd": (GPT, 24, sa.SGD(2.0)),
+    "wide": (sa.ShapedAttention(0.5, output_projection=True), 64, sa.SGD(2.0)),
+    "heads": (sa.ShapedAttention(0.6, 0.5, heads=2), 24, sa.SGD(2.0)),
+    "biases": (BIASED, 16, sa.SGD({"*": 2.0, "readout": 1.0})),
+    "momentum, decay": (GPT, 24, sa.SGD(1.0, momentum=0.9, weight_decay=0.05)),
+    "clipping": (LLAMA, 24, sa.SGD(3.0, clip=0.3)),
+    "muon": (GPT, 24, sa.Muon(0.1, momentum=0.9)),
+    "muon with decay": (LLAMA, 24, sa.Muon(0.1, momentum=0.8, nesterov=False, weight_decay=0.5)),
+}
+
+
+def lazily(layer, width, rule, samples=800, seed=5):
+    return sa.simulate_training(
+        layer, TWO_EQUAL, TARGETS, width=width, depth=DEPTH, samples=samples, steps=STEPS,
+        optimizer=rule, seed=seed,
+    )  # fmt: skip
+
+
+def explicitly(layer, width, rule, samples=800, seed=7):
+    """Rows of named values by step, with the weights of every sample in torch."""
+    network = Explicit(layer, width, DEPTH, samples, seed)
+    buffers: dict[str, torch.Tensor] = {}
+    rows, reference = [], None
+    for step in range(STEPS + 1):
+        tokens = network.tokens()
+        f = network.outputs(tokens[-1], 3)
+        loss = -torch.log_softmax(f, -1)[:, range(4), TARGETS].mean(-1)
+        names = list(network.weights)
+        gradients = torch.autograd.grad(loss.sum(), [network.weights[name] for name in names])
+        found = dict(zip(names, gradients, strict=True))
+        reference = reference or [x.detach() for x in tokens]
+        row = {"loss": loss.detach().numpy()}
+        row |= {f"gradient {name}": x for name, x in norms(found).items()}
+        for number, (x, y) in enumerate(zip(tokens, reference, strict=True)):
+            row[f"V {number}"] = ((x[:, 2] * x[:, 3]).sum(-1) / width).detach().numpy()
+            if step and number:
+                change = ((x - y) ** 2).mean((1, 2)).sqrt().detach().numpy()
+                row[f"change {number}"] = change
+        with torch.no_grad():
+            steps = take_step(network.weights, found, buffers, rule)
+        if steps:
+            row |= {f"update {name}": x for name, x in norms(steps).items()}
+        rows.append(row)
+    return rows
+
+
+def take_step(weights, gradients, buffers, rule):
+    """Update in place; the updates, unless the weights decay."""
+    updates = {}
+    if isinstance(rule, sa.SGD) and rule.clip:
+        total = sum(g.flatten(1).norm(dim=1) ** 2 for g in gradients.values()).sqrt()
+        shrink = (rule.clip / (total + 1e-6)).clamp(max=1.0)[:, None, None]
+        gradients = {name: shrink * g for name, g in gradients.items()}
+    for name, w in weights.items():
+        g = gradients[name]
+        rate = rule.lr if not isinstance(rule.lr, dict) else rule.lr.get(name, rule.lr["*"])
+        if isinstance(rule, sa.SGD) or name == "readout":
+            sgd = rule if isinstance(rule, sa.SGD) else sa.SGD(rule.lr)
+            direction = g + sgd.weight_decay * w
+            before = buffers.get(name)
+            buffers[name] = direction if before is None else sgd.momentum * before + direction
+            updates[name] = rate * buffers[name]
+            w -= updates[name]
+        else:
+            buffers[name] = rule.momentum * buffers.get(name, 0.0) + g
+            seen = g + rule.momentum * buffers[name] if rule.nesterov else buffers[name]
+            u, s, vh = torch.linalg.svd(seen, full_matrices=False)
+            sign = (u * (s > 1e-12 * s[:, :1])[:, None]) @ vh
+            size = rate * max(1.0, w.shape[2] / w.shape[1]) ** 0.5
+            w *= 1.0 - rate * rule.weight_decay
+            updates[name] = size * sign
+            w -= updates[name]
+    return updates if getattr(rule, "weight_decay", 0.0) == 0.0 else {}
+
+
+def values_of(run, name, step):
+    kind, _, of = name.partition(" ")
+    if kind == "loss":
+        return run.loss[step].values
+    if kind == "V":
+        return run.V[step, int(of), :, 2, 3].values
+    if kind == "change":
+        return run.activation_change[step, int(of)].values
+    return run[f"{kind}_norm"][step].sel(parameter=of).values
+
+
+def p_values(run, rows):
+    """Of all laws by (step, name), times their number; norms of signs, roots of ranks, left out."""
+    p = {
+        (step, name): stats.ks_2samp(values_of(run, name, step), real, method="asymp").pvalue
+        for step, row in enumerate(rows)
+        for name, real in row.items()
+        if len(np.unique(real.round(9))) > 10
+    }
+    return {key: value * len(p) for key, value in p.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_laws_are_those_of_explicit_weights(name):
+    """Loss, gradients, updates, activations and their changes, before each of three steps."""
+    layer, width, rule = CASES[name]
+    p = p_values(lazily(layer, width, rule), explicitly(layer, width, rule))
+    assert len(p) > 50
+    assert min(p.values()) > 1e-3, min(p, key=p.__getitem__)
+
+
+@pytest.fixture(scope="module")
+def reality():
+    return explicitly(GPT, 24, sa.SGD(2.0))
+
+
+def test_a_fresh_transpose_is_rejected_from_the_second_entry_on(reality, monkeypatch):
+    """W^T replaced by a matrix that has nothing to do with W: invisible at initialisation."""
+
+    product = Matrix._product
+
+    def wrong(self, x, side):
+        if side == 0:
+            return product(self, x, 0)
+        self.__dict__.setdefault("twin", Matrix(*self._spaces, std=self.std))
+        value = product(self.twin, x, 1)
+        if self._update is not None:
+            left, right = self._update
+            value = value + (x @ right.mT) @ left
+        return value
+
+    monkeypatch.setattr(Matrix, "_product", wrong)
+    p = p_values(lazily(GPT, 24, sa.SGD(2.0)), reality)
+    assert min(value for (step, _), value in p.items() if step > 0) < 1e-8
+
+
+def test_a_forgotten_update_is_rejected(reality, monkeypatch):
+    """Of a single matrix: that of the keys of the first head."""
+    change = optimizers.State.change
+
+    def forgetful(self, amounts):
+        if self.matrix.name != "0.0.2":
+            change(self, amounts)
+
+    monkeypatch.setattr(optimizers.State, "change", forgetful)
+    p = p_values(lazily(GPT, 24, sa.SGD(2.0)), reality)
+    assert min(p.values()) < 1e-4
+
+
+def test_a_matrix_that_is_fresh_in_every_step_is_rejected(reality, monkeypatch):
+    """Degrees of freedom that ignore what is known: new images for old directions."""
+    multiplied = Matrix._multiplied
+
+    def fresh(self, x, side):
+        self._revealed[0].directions = self._revealed[0].images = None
+        return multiplied(self, x, side)
+
+    monkeypatch.setattr(Matrix, "_multiplied", fresh)
+    p = p_values(lazily(GPT, 24, sa.SGD(2.0)), reality)
+    assert min(p.values()) < 1e-8
+
+
+@pytest.mark.quick
+def test_numbers_do_not_depend_on_chunks():
+    run = {"width": 24, "depth": 2, "samples": 3, "steps": 2, "optimizer": sa.Muon(0.1)}
+    whole = sa.simulate_training(GPT, TWO_EQUAL, TARGETS, **run)
+    parts = sa.simulate_training(GPT, TWO_EQUAL, TARGETS, chunk=2, **run)
+    np.testing.assert_allclose(whole.loss, parts.loss, rtol=1e-8)
+    np.testing.assert_allclose(whole.update_norm, parts.update_norm, rtol=1e-6)
+
+
+@pytest.mark.quick
+def test_a_step_down_the_gradient_lowers_the_loss_by_its_square():
+    """The first order of a small step, at width 10^6; and real targets."""
+    rate = 1e-4
+    run = sa.simulate_training(
+        BIASED, TWO_EQUAL, [0.5, -1.0, 2.0, 0.0], width=10**6, depth=2, samples=4, steps=1,
+        optimizer=sa.SGD(rate),
+    )  # fmt: skip
+    drop = (run.loss[0] - run.loss[1]).values
+    squares = (run.gradient_norm[0] ** 2).sum("parameter").values
+    np.testing.assert_allclose(drop, rate * squares, rtol=0.02)
+
+
+@pytest.mark.quick
+def test_a_rerun_of_the_record_gives_the_same():
+    run = sa.simulate_training(
+        sa.ShapedAttention(0.5), TWO_EQUAL, TARGETS, width=20, depth=1, samples=2, steps=1,
+        optimizer=sa.SGD({"*": 0.1, "readout": 0.2}),
+    )  # fmt: skip
+    np.testing.assert_array_equal(sa.rerun(run).loss, run.loss)
+
+
+@pytest.mark.quick
+def test_bad_input():
+    run = {"width": 20, "depth": 1, "samples": 2}
+    block = sa.ShapedAttention(0.5)
+    with pytest.raises(ValueError, match="Adam acts on entries, which leaves low rank"):
+        sa.simulate_training(block, TWO_EQUAL, TARGETS, optimizer="adam", **run)
+    with pytest.raises(ValueError, match=r"targets must be \(4,\) finite numbers"):
+        sa.simulate_training(block, TWO_EQUAL, [0, 1], **run)
+    with pytest.raises(ValueError, match=r"targets must be classes 0, \.\.\., 1"):
+        sa.simulate_training(block, TWO_EQUAL, TARGETS, classes=2, **run)
+    with pytest.raises(ValueError, match=r"lr has a rate for 'nothing'"):
+        sa.simulate_training(block, TWO_EQUAL, TARGETS, optimizer=sa.SGD({"nothing": 1.0}), **run)
+    with pytest.raises(ValueError, match="momentum must be below 1"):
+        sa.SGD(0.1, momentum=1.0)
+    with pytest.raises(ValueError, match=r"one sample takes about .* more than memory"):
+        sa.simulate_training(block, TWO_EQUAL, TARGETS, memory=1000, **run)
