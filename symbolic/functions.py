@@ -102,7 +102,8 @@ def _value(generator: Expr, algebra: Algebra, module: Any) -> Callable[..., Any]
         "atan2": module.arctan2,
     }
     expression = generator.replace(acos, _arccos)
-    return lambdify(vech(algebra.v_expressions), expression, modules=[functions, module.__name__])
+    # By its contents: SymPy before 1.14 does not know torch by its name.
+    return lambdify(vech(algebra.v_expressions), expression, modules=[functions, vars(module)])
 
 
 def _arccos(cosine: Expr) -> Expr:

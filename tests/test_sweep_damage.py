@@ -192,7 +192,7 @@ def test_verify_and_repair(store, path):
     assert "3 of 6 units" in result.output
     result = call(main, ["sweep", "repair", str(path)])
     assert result.exit_code == 0
-    assert "1 files missing or damaged, 3 units to compute anew" in result.output
+    assert "1 files missing or damaged, 3 units to compute again" in result.output
     assert not (path / "data.zarr/stopping/0.0.0.0").exists()
     assert mended(path, store)
 

@@ -150,7 +150,7 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple
 
     This only changes the specification; `shaped-attention sweep resume STORE` then runs what is
     missing. If the last block was not full and needs more samples, its samples are deleted and
-    computed anew.
+    computed again.
     """
     from shaped_attention.sweep.extension import extend_sweep
     from shaped_attention.sweep.store import Store

@@ -153,7 +153,7 @@ def verify(store: Path, as_json: bool) -> None:
         click.echo(f"{store}: {len(intact)} of {len(written)} units are intact")
     if damaged or len(intact) < len(written):
         click.echo(
-            f"to compute the others anew: {resuming(opened.sweep, store)}; "
+            f"to compute the others again: {resuming(opened.sweep, store)}; "
             f"to remove only the damaged files: shaped-attention sweep repair {store}",
             err=True,
         )
@@ -163,7 +163,7 @@ def verify(store: Path, as_json: bool) -> None:
 @click.command()
 @store_argument
 def repair(store: Path) -> None:
-    """Remove damaged files from STORE, so that resume computes their units anew.
+    """Remove damaged files from STORE, so that resume computes their units again.
 
     `shaped-attention sweep resume STORE` also does this automatically.
     """
@@ -175,6 +175,6 @@ def repair(store: Path) -> None:
         lost = opened.arrays.damaged()
         units = len(opened.finished(())) - len(opened.finished(lost))
         opened.take_out(lost)
-    click.echo(f"{store}: {len(lost)} files missing or damaged, {units} units to compute anew")
+    click.echo(f"{store}: {len(lost)} files missing or damaged, {units} units to compute again")
     if units:
         click.echo(f"to compute them: {resuming(opened.sweep, store)}")

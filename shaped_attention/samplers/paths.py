@@ -313,7 +313,9 @@ class Paths(Batch):
 
 def covariances(factors: Float[Array, "B g m c"]) -> Float[Array, "B m m"]:
     """Return V = (1/g) sum of F_g F_g^T, exactly symmetric."""
-    v: Array = covariance(State(tuple(factors.swapaxes(0, 1))))
+    # In one layout: otherwise NumPy before 2.4 sums in an order that depends on the chunk.
+    groups = np.ascontiguousarray(factors.swapaxes(0, 1))
+    v: Array = covariance(State(tuple(groups)))
     return 0.5 * (v + np.swapaxes(v, -1, -2))
 
 

@@ -6,7 +6,7 @@ evaluated at unit tokens only: x -> f(x / |x|) is a smooth extension of the fiel
 preserves the sphere. So normalising the intermediate points and the new tokens does not lower the
 order, and weights exp(beta |x|^2) off the sphere never arise. Output times do not shorten steps:
 the Hermite cubic through both ends of a step, with the field as slopes, has the same order. Only
-where tokens leave the sphere does a step end, and slope and step begin anew.
+where tokens leave the sphere does a step end, and slope and step start again.
 """
 
 from __future__ import annotations

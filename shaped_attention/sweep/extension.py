@@ -28,7 +28,7 @@ def extend_sweep(
     Nothing is run: `resume_sweep` runs what is missing. The samples of each cell are then
     bit-identical to those in a new store of the larger sweep with the same `block`. If the last
     block was smaller than `block`, more samples enlarge it: its samples are deleted at once, and
-    computed anew later. Whenever the process dies, the extension is either complete or absent. A
+    computed again later. Whenever the process dies, the extension is either complete or absent. A
     Dataset opened before must be opened again.
 
     Parameters

@@ -113,7 +113,7 @@ def run_sweep(
         if lost := store.arrays.damaged():
             store.take_out(lost)
             _log.warning(
-                "%s: %d files missing or damaged; their units are computed anew", path, len(lost)
+                "%s: %d files missing or damaged; their units are computed again", path, len(lost)
             )
         loop = Loop(store, used, retries, code, limit, spent=time.monotonic() - began)
         store.note_run({})

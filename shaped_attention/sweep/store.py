@@ -184,7 +184,7 @@ class Store:
         sync(self.path)
 
     def _put_metadata(self, sweep: Sweep, further: dict[str, bytes]) -> None:
-        """Write coordinates and metadata anew, after announcing them and `further` files."""
+        """Write coordinates and metadata again, after announcing them and `further` files."""
         draft = self.path / _DRAFT
         files = draft_arrays(draft, sweep, first_versions(self.path), self.ledger)
         self.ledger.announce(files | further)

@@ -1,4 +1,4 @@
-"""Claims in the abstract of arXiv 2604.01978: weights drawn anew in each layer and head.
+"""Claims in the abstract of arXiv 2604.01978: weights drawn afresh in each layer and head.
 
 H. Koubbi, B. Geshkovski, P. Rigollet, "Homogenized transformers" (2026). A layer is N(x_i + eta
 u_i), with u_i = (1/H) sum_h V_h y_i^h and y^h = w_h x. Scores have mean 0 and E s_ik s_jl = beta^2

@@ -8,6 +8,7 @@ from tests.mutants.blocks import BLOCKS
 from tests.mutants.configurations import CONFIGURATIONS
 from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
+from tests.mutants.lazy import LAZY
 from tests.mutants.mutant import Mutant
 from tests.mutants.normalised_limit import NORMALISED_LIMIT
 from tests.mutants.paths import PATHS
@@ -27,6 +28,7 @@ MUTANTS: list[Mutant] = [
     *SAMPLERS,
     *ESTIMATES,
     *EXPLOSION,
+    *LAZY,
     *NORMALISED_LIMIT,
     *SPHERE,
     *SWEEPS,
