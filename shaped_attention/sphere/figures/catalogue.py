@@ -25,7 +25,8 @@ FIGURES: dict[str, Recipe] = {
         "figures.phase:phase_diagram",
         "phase:phase_panels",
         "Probability that two tokens are close, starting from uniform tokens in each dimension.",
-        r"Tokens that have met: %(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g",
+        "The more dimensions, the more sharply tokens meet when equiangular ones do\n"
+        r"%(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g",
         options={
             "dimensions": (2, 8, 32, 128, 512, 1024),
             "betas": _BETAS,
@@ -43,6 +44,7 @@ FIGURES: dict[str, Recipe] = {
         "figures.clusters:metastability",
         "clusters:metastability_strip",
         "Clusters over time from uniform tokens, with the same initial condition for each beta.",
+        "Clusters form quickly, and merge after long times\n"
         r"%(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d: linked within $\delta$ = %(delta)g",
         options={
             "betas": (4.0, 9.0),
@@ -88,7 +90,8 @@ FIGURES: dict[str, Recipe] = {
         "figures.clusters:energy_curves",
         "clusters:energy_panels",
         "Energies over time under SA, USA and SA with V = -I, from the same uniform tokens.",
-        "Energy of %(tokens)d tokens from uniform starts, $d$ = %(dimension)d",
+        "SA and USA raise the energy of tokens towards that of one cluster; $V = -I$ lowers it\n"
+        "$N$ = %(tokens)d, $d$ = %(dimension)d; mean, and 5 to 95 %% of %(samples)d uniform starts",
         options={
             "betas": (1.0, 4.0, 9.0),
             "tokens": 32,
@@ -103,7 +106,8 @@ FIGURES: dict[str, Recipe] = {
         "figures.mean_field:figure_mean_field",
         "mean_field:mean_field_figure",
         "The mean field on the circle, paths of tokens, and their W2 distance for each N.",
-        "%(attention)s on the circle: density and particles, and how far apart they are",
+        "The more tokens, the closer they are to the mean field\n"
+        "%(attention)s on the circle; bars: two standard errors",
         options={
             "betas": (2.0, 20.0),
             "sizes": Option(
@@ -153,6 +157,7 @@ FIGURES: dict[str, Recipe] = {
         "mixture:mixture_panels",
         "Number, masses and angles of the clusters at one time, and tokens on the circle compared "
         "with the mean field.",
+        "More clusters remain at larger beta\n"
         r"Clusters at $t$ = %(time)g: %(attention)s, $\delta$ = %(delta)g; mean field at "
         r"$t$ = %(density_time)g",
         options={
@@ -246,8 +251,8 @@ FIGURES: dict[str, Recipe] = {
         "figures.speeds:normalisation_speeds",
         "speeds:speed_curves",
         "How fast tokens approach each other, for each place of the norm.",
-        r"Where the norm sits: SA, $N$ = %(tokens)d, $d$ = %(dimension)d, Mix-LN switches at "
-        r"$t$ = %(until)g",
+        "The place of the norm decides whether tokens meet exponentially fast\n"
+        r"SA, $N$ = %(tokens)d, $d$ = %(dimension)d, Mix-LN switches at $t$ = %(until)g",
         options={
             "betas": (1.0, 4.0),
             "tokens": 64,

@@ -144,10 +144,6 @@ def phase_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
     shades = sns.color_palette("viridis", as_cmap=True)
     for axis, values in zip(panels.axes, data["probability"].values, strict=True):
         mesh = axis.pcolormesh(time, beta, values, cmap=shades, vmin=0.0, vmax=1.0, rasterized=True)
-        # The mesh ends half a cell beyond the last values; curves may continue.
-        axis.margins(0.0)
-        axis.autoscale_view()
-        axis.autoscale(enable=False)
         axis.grid(visible=False)
         if dimensions:
             axis.plot(data["curve"], beta, color="white", linewidth=2.5)
@@ -155,6 +151,10 @@ def phase_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
                 data["curve"], beta, "--", color="black", linewidth=1.5,
                 label="equiangular, from 0",
             )  # fmt: skip
+    # The mesh ends half a cell beyond the last values; curves may continue.
+    edges = mesh.get_coordinates().reshape(-1, 2)
+    panels.axes[0].set(xlim=(edges[:, 0].min(), edges[:, 0].max()))
+    panels.axes[0].set(ylim=(edges[:, 1].min(), edges[:, 1].max()))
     panels.label("time $t$", parameter_label("beta"))
     label = r"$P(\langle x_i, x_j\rangle \geq 1 - \delta)$"
     panels.colorbar(mesh, panels.axes, label=label)
