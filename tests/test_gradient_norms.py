@@ -259,6 +259,8 @@ def test_bad_input():
         sa.gradient_norms(block, TWO_EQUAL, loss="cross-entropy:1", **run)
     with pytest.raises(ValueError, match="depends on f in torch"):
         sa.gradient_norms(block, TWO_EQUAL, loss=lambda f: 1.0, **run)
+    with pytest.raises(ValueError, match="fewer layers or hidden units need less"):
+        sa.gradient_norms(block, TWO_EQUAL, memory=1000, **run)
     with pytest.raises(ValueError, match="of must be"):
         sa.gradient_norms(block, TWO_EQUAL, of="nothing", **run)
     with Tape() as tape, pytest.raises(ValueError, match="the mean of rows is over their entries"):

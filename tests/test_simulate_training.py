@@ -219,5 +219,5 @@ def test_bad_input():
         sa.simulate_training(block, TWO_EQUAL, TARGETS, optimizer=sa.SGD({"nothing": 1.0}), **run)
     with pytest.raises(ValueError, match="momentum must be below 1"):
         sa.SGD(0.1, momentum=1.0)
-    with pytest.raises(ValueError, match=r"one sample takes about .* more than memory"):
+    with pytest.raises(ValueError, match="about what one sample takes"):
         sa.simulate_training(block, TWO_EQUAL, TARGETS, memory=1000, **run)

@@ -18,21 +18,21 @@ from shaped_attention.lazy.forgetting import Border
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.networks import (
     Weights,
+    chunk_of_samples,
     classification,
-    residual_space,
-    starting_rows,
+    start_of,
     through_layer,
 )
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import Frame, Source
 from shaped_attention.lazy.tape import Tape
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, Specification, specify
 
 Loss: TypeAlias = str | Callable[[Tensor], Tensor]
 OF = ("weights", "tokens", "input")
-_ENTRIES = 2**22
-"""Entries of hidden units in a chunk of samples."""
+_SAFETY = 2
+"""By how much more the way back takes than what the way forward keeps."""
 
 
 @recorded(sampler="gradient_norms")
@@ -46,8 +46,10 @@ def gradient_norms(
     seed: int = 0,
     loss: Loss = "readout",
     of: str | Sequence[str] = "weights",
+    device: str | torch.device = "cpu",
     dtype: str = "float64",
     chunk: int | None = None,
+    memory: int = MEMORY_BUDGET,
 ) -> xr.Dataset:
     """Sample the loss and the norms of its gradients in networks with random weights.
 
@@ -67,11 +69,10 @@ def gradient_norms(
         of f (samples, m), in torch, that returns the loss (samples,) and does not mix samples.
     of
         Of what the norms are: "weights", "tokens" (all X_l), "input" (X_0), or a list of these.
-    dtype
-        "float64" or "float32".
-    chunk
-        Samples that move together; None for a size that fits memory. The result does not depend on
-        it.
+    device, dtype
+        Device of torch, and "float64" or "float32".
+    chunk, memory
+        Samples that move together, and the bytes that they may take; the result depends on neither.
 
     Returns
     -------
@@ -82,7 +83,8 @@ def gradient_norms(
     Raises
     ------
     ValueError
-        If an argument is invalid, as in `simulate_chain`; or if `loss` is unknown.
+        If an argument is invalid, as in `simulate_chain`, `loss` is unknown, or one sample needs
+        more than `memory`.
 
     Examples
     --------
@@ -101,9 +103,12 @@ def gradient_norms(
     classes = _classes(loss)
     spec = specify(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(dtype=dtype),
+        options=Options(device=device, dtype=dtype, memory=memory),
     )  # fmt: skip
-    size = chunk or max(1, _ENTRIES // (spec.tokens * max(1, width)))
+    first_layers = _Run(spec, width, min(depth, len(spec.pattern)), 0, 1)
+    first_layers.forward(loss, classes)
+    layers = -(-depth // len(spec.pattern))
+    size = chunk_of_samples(first_layers.entries() * layers * _SAFETY, spec, chunk)
     norms: list[dict[str, Tensor]] = []
     losses = []
     for first in range(0, samples, size):
@@ -111,12 +116,15 @@ def gradient_norms(
         losses.append(run.forward(loss, classes))
         norms.append(run.backward(kinds))
     names = list(norms[0])
+    whole = {name: torch.cat([x[name] for x in norms]).double().cpu() for name in names}
     return xr.Dataset(
         {
-            "loss": (("sample",), torch.cat(losses).double().numpy()),
+            "loss": (("sample",), torch.cat(losses).double().cpu().numpy()),
             "gradient_norm": (
                 ("parameter", "sample"),
-                np.stack([torch.cat([x[name] for x in norms]).double().numpy() for name in names]),
+                np.stack(
+                    [torch.cat([x[name] for x in norms]).double().cpu().numpy() for name in names]
+                ),
                 {"long_name": "Euclidean norm of the gradient"},
             ),
         },
@@ -144,11 +152,7 @@ class _Run:
         self._spec, self._depth, self._width = spec, depth, width
         self._source = Source(count, spec.seed, spec.dtype, spec.place, first)
         self._ones = needs_means(spec.blocks)
-        space = residual_space(self._source, width, spec.groups)
-        columns = min(spec.tokens, width // spec.groups)
-        factors = spec.start_factors(first, count, spec.groups, columns)
-        start = starting_rows(space, np.broadcast_to(factors, (count, *factors.shape[1:])))
-        self._tokens = [start.requires_grad_()]
+        self._tokens = [start_of(spec, width, self._source).requires_grad_()]
         self._layers: list[tuple[Tape, Rows, Weights]] = []
         self._borders: list[Border] = []
         self._readout: Matrix | None = None
@@ -187,6 +191,11 @@ class _Run:
         tape.backward(value)
         self._top = tape.gradient(last)
         return value.detach()
+
+    def entries(self) -> int:
+        """Return how many numbers the way forward keeps."""
+        kept = sum(tape.entries() for tape, _, _ in self._layers)
+        return kept + sum(w.entries() for _, _, ws in self._layers for w in ws.values())
 
     def backward(self, kinds: Sequence[str]) -> dict[str, Float[Tensor, " B"]]:
         """Return the norms by parameter, from the first layer to the last."""

@@ -21,6 +21,7 @@ from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.rows import Rows, new_rows
 from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Source, Sum
 from shaped_attention.libraries import Tensor, torch
+from shaped_attention.samplers.specification import Specification
 
 
 class Weights(dict[str, Matrix]):
@@ -47,6 +48,34 @@ class Weights(dict[str, Matrix]):
             return self.product(x, Open(columns, self.source), f"{name}.{next(numbers)}")
 
         return project
+
+
+def chunk_of_samples(
+    entries: int, spec: Specification, chunk: int | None, hint: str = "fewer layers"
+) -> int:
+    """Return how many samples move together, from the numbers that one takes.
+
+    Raises
+    ------
+    ValueError
+        If a single one takes more than the memory of the specification.
+    """
+    memory, bytes_of_one = spec.options.memory, entries * spec.dtype.itemsize
+    if bytes_of_one > memory:
+        raise ValueError(
+            f"memory must be at least {bytes_of_one / 2**30:.3g} GiB, about what one sample takes; "
+            f"got {memory / 2**30:.3g} GiB; {hint} or hidden units need less"
+        )
+    return chunk or max(1, min(spec.samples, memory // max(1, bytes_of_one)))
+
+
+def start_of(spec: Specification, width: int, source: Source) -> Rows:
+    """Return the tokens X_0 of the samples of a source."""
+    groups, count = spec.groups, source.samples
+    columns = min(spec.tokens, width // groups)
+    factors = spec.start_factors(source.first, count, groups, columns)
+    whole = np.broadcast_to(factors, (count, *factors.shape[1:]))
+    return starting_rows(residual_space(source, width, groups), whole)
 
 
 def residual_space(source: Source, width: int, groups: int) -> AnySpace:

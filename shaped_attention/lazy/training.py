@@ -15,9 +15,9 @@ from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.matrices import Factors
 from shaped_attention.lazy.networks import (
     Weights,
+    chunk_of_samples,
     classification,
-    residual_space,
-    starting_rows,
+    start_of,
     through_layer,
 )
 from shaped_attention.lazy.optimizers import SGD, Muon, Optimizer, State
@@ -51,6 +51,7 @@ def simulate_training(
     optimizer: Any = None,
     classes: int | None = None,
     seed: int = 0,
+    device: str | torch.device = "cpu",
     dtype: str = "float64",
     chunk: int | None = None,
     memory: int = MEMORY_BUDGET,
@@ -81,8 +82,8 @@ def simulate_training(
         `SGD` or `Muon`; None for SGD(1.0).
     classes
         Number of classes; None for the largest target plus 1, and at least 2.
-    dtype
-        "float64" or "float32".
+    device, dtype
+        Device of torch, and "float64" or "float32".
     chunk, memory
         Samples that move together, and the bytes that they may take; the result depends on neither.
 
@@ -120,20 +121,14 @@ def simulate_training(
         )
     spec = specify(
         layer, tokens, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(dtype=dtype, memory=memory), start_name="tokens",
+        options=Options(device=device, dtype=dtype, memory=memory), start_name="tokens",
     )  # fmt: skip
     goal, outputs = _targets(targets, spec.tokens, classes)
     run = _Run(spec, width, depth, goal, outputs, 0, 1)
     run.step()
     rule.check(list(run.weights))
     # The frames grow with every step, and so do directions and updates of explicit spaces.
-    bytes_of_one = run.entries() * _SAFETY * (steps + 1) * spec.dtype.itemsize
-    if bytes_of_one > memory:
-        raise ValueError(
-            f"one sample takes about {bytes_of_one / 2**30:.3g} GiB, more than memory="
-            f"{memory / 2**30:.3g} GiB; a larger memory, fewer steps or hidden units would do"
-        )
-    size = chunk or min(samples, max(1, memory // bytes_of_one))
+    size = chunk_of_samples(run.entries() * _SAFETY * (steps + 1), spec, chunk, "fewer steps")
     parts = []
     for first in range(0, samples, size):
         run = _Run(spec, width, depth, goal, outputs, first, min(size, samples - first))
@@ -167,10 +162,7 @@ class _Run:
     ) -> None:  # fmt: skip
         self._spec, self._width, self._depth, self._goal = spec, width, depth, goal
         self._source = Source(count, spec.seed, spec.dtype, spec.place, first)
-        space = residual_space(self._source, width, spec.groups)
-        columns = min(spec.tokens, width // spec.groups)
-        factors = spec.start_factors(first, count, spec.groups, columns)
-        self._start = starting_rows(space, np.broadcast_to(factors, (count, *factors.shape[1:])))
+        self._start = start_of(spec, width, self._source)
         self._outputs = Frame(outputs, self._source, explicit=True)
         self.weights = Weights(self._source)
         self._states: dict[str, State] = {}

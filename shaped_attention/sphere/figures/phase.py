@@ -152,7 +152,7 @@ def phase_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = Non
                 label="equiangular, from 0",
             )  # fmt: skip
     # The mesh ends half a cell beyond the last values; curves may continue.
-    edges = mesh.get_coordinates().reshape(-1, 2)
+    edges = np.asarray(mesh.get_coordinates()).reshape(-1, 2)
     panels.axes[0].set(xlim=(edges[:, 0].min(), edges[:, 0].max()))
     panels.axes[0].set(ylim=(edges[:, 1].min(), edges[:, 1].max()))
     panels.label("time $t$", parameter_label("beta"))
