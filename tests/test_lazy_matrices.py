@@ -56,6 +56,10 @@ def test_projecting_once_is_not_enough():
     rows = known[:, :2] + 1e-7 * torch.tensor(rng.standard_normal((1, 2, 50)))
     units = directions(rows, known).units
     assert close(units @ known.mT, torch.zeros(1, 2, 3, dtype=torch.float64), 1e-14)
+    # Rows that are nearly equal enlarge what is left along the known ones.
+    row, other = torch.tensor(rng.standard_normal((2, 1, 1, 50)))
+    units = directions(torch.cat([row, row + 1e-7 * other], dim=1), known).units
+    assert close(units @ known.mT, torch.zeros(1, 2, 3, dtype=torch.float64), 1e-14)
     rest = rows - rows @ known.mT @ known
     once = rest / rest.norm(dim=-1, keepdim=True)
     assert not close(once @ known.mT, torch.zeros(1, 2, 3, dtype=torch.float64), 1e-12)

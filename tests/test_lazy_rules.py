@@ -108,7 +108,7 @@ def test_rules_against_difference_quotients():
     def value(x):
         row = torch.full((1, 1, 3), 0.5, dtype=torch.float64) @ x
         s = x.squares()
-        y = 2.0 * x - row / 3.0 + (-x) * s - (x - x.mean()) * 0.1 + 0.5
+        y = 2.0 * x - row / 3.0 + (-x) * s - (x - x.mean()) * 0.1 + 0.5 + x * s.mean(1, True)
         z = 1.0 / (x * x + 2.0) + torch.tanh(y) ** 2 + y / (x**2 + 1.0)
         w = torch.cat([z, y], dim=-1)
         m = torch.softmax(x @ y.mT, -1) @ z

@@ -122,9 +122,7 @@ def gradient_norms(
             "loss": (("sample",), torch.cat(losses).double().cpu().numpy()),
             "gradient_norm": (
                 ("parameter", "sample"),
-                np.stack(
-                    [torch.cat([x[name] for x in norms]).double().cpu().numpy() for name in names]
-                ),
+                np.stack([whole[name].numpy() for name in names]),
                 {"long_name": "Euclidean norm of the gradient"},
             ),
         },
