@@ -23,6 +23,7 @@ from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
 from .lazy.gradient_norms import gradient_norms
 from .lazy.optimizers import SGD, Muon
+from .lazy.tangent_kernel import neural_tangent_kernel
 from .lazy.training import simulate_training
 from .libraries import __version__
 from .numerics.covariance import (
@@ -115,6 +116,7 @@ __all__ = [
     "load",
     "model_from_config",
     "model_summary",
+    "neural_tangent_kernel",
     "observables",
     "open_sweep",
     "pathwise",

@@ -199,6 +199,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "lazy.Space": (sa.lazy.Space, {"n": 10, "samples": 2}),
         "lazy.Sum": (sa.lazy.Sum, {"parts": [SPACE, SPACE]}),
         "lazy.Tape": (sa.lazy.Tape, {}),
+        "neural_tangent_kernel": (sa.neural_tangent_kernel, RUN),
         "Muon": (sa.Muon, {"lr": 0.1}),
         "SGD": (sa.SGD, {"lr": 0.1}),
         "simulate_training": (

@@ -50,7 +50,7 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
 
     def rule(g: Coordinates) -> None:
         wanted = [(x, y) for x, y in zip(operands, leaves, strict=True) if x.needs_gradient]
-        slopes = torch.autograd.grad(value, [y for _, y in wanted], g.parts[0])
+        slopes = torch.autograd.grad(value, [y for _, y in wanted], g.parts[0], retain_graph=True)
         for (x, _), slope in zip(wanted, slopes, strict=True):
             add_gradient(x, type(x)(x.space, (slope,)))
 

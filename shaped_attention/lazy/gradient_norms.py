@@ -12,22 +12,17 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, needs_means
+from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import argument_error, check_choice, check_count
-from shaped_attention.lazy.forgetting import Border
+from shaped_attention.lazy.coordinates import inner
+from shaped_attention.lazy.deep import DeepNetwork, total_norm
 from shaped_attention.lazy.matrices import Matrix
-from shaped_attention.lazy.networks import (
-    Weights,
-    chunk_of_samples,
-    classification,
-    start_of,
-    through_layer,
-)
+from shaped_attention.lazy.networks import chunk_of_samples, classification
 from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import Frame, Source
+from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.tape import Tape
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, Specification, specify
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
 
 Loss: TypeAlias = str | Callable[[Tensor], Tensor]
 OF = ("weights", "tokens", "input")
@@ -105,16 +100,17 @@ def gradient_norms(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
         options=Options(device=device, dtype=dtype, memory=memory),
     )  # fmt: skip
-    first_layers = _Run(spec, width, min(depth, len(spec.pattern)), 0, 1)
-    first_layers.forward(loss, classes)
+    probe = DeepNetwork(spec, width, min(depth, len(spec.pattern)), 0, 1)
+    probe.forward()
     layers = -(-depth // len(spec.pattern))
-    size = chunk_of_samples(first_layers.entries() * layers * _SAFETY, spec, chunk)
+    size = chunk_of_samples(probe.entries() * layers * _SAFETY, spec, chunk)
     norms: list[dict[str, Tensor]] = []
     losses = []
     for first in range(0, samples, size):
-        run = _Run(spec, width, depth, first, min(size, samples - first))
-        losses.append(run.forward(loss, classes))
-        norms.append(run.backward(kinds))
+        network = DeepNetwork(spec, width, depth, first, min(size, samples - first))
+        value, gradient, readout = _top(network, network.forward(), width, loss, classes)
+        losses.append(value)
+        norms.append(_norms(network, gradient, readout, kinds))
     names = list(norms[0])
     whole = {name: torch.cat([x[name] for x in norms]).double().cpu() for name in names}
     return xr.Dataset(
@@ -143,84 +139,51 @@ def _classes(loss: Loss) -> int:
     return 0 if loss == "readout" else 1
 
 
-class _Run:
-    """Some samples of a network, forward and back."""
+def _top(
+    network: DeepNetwork, last: Rows, width: int, loss: Loss, classes: int
+) -> tuple[Float[Tensor, " B"], Rows, dict[str, Float[Tensor, " B"]]]:
+    """Return the loss, its gradient in X_L, and the norm of that in the readout, if it has one."""
+    if classes == 0:
+        # The gradient of <r, X_L> is r.
+        draws = network.source.stream("readout").draws()
+        r = Rows(last.space, tuple(part.fresh(last.shape[1], draws) for part in last.space))
+        return inner(r, last).diagonal(dim1=1, dim2=2).sum(-1), r, {}
+    readout = Matrix(last.space, Frame(classes, network.source, explicit=True), name="readout")
+    with Tape() as tape:
+        f = (last @ readout).entries() / width**0.5
+        if loss == "quadratic":
+            value = 0.5 * (f * f).sum((1, 2))
+        elif callable(loss):
+            value = checked_loss(loss(f[..., 0]), len(f))
+        else:
+            labels = torch.arange(f.shape[1], device=f.device) % classes
+            value = classification(f, labels)
+    tape.backward(value)
+    gradient = tape.gradient(last)
+    assert gradient is not None
+    return value.detach(), gradient, {"readout": readout.gradient_norm()}
 
-    def __init__(self, spec: Specification, width: int, depth: int, first: int, count: int) -> None:
-        self._spec, self._depth, self._width = spec, depth, width
-        self._source = Source(count, spec.seed, spec.dtype, spec.place, first)
-        self._ones = needs_means(spec.blocks)
-        self._tokens = [start_of(spec, width, self._source).requires_grad_()]
-        self._layers: list[tuple[Tape, Rows, Weights]] = []
-        self._borders: list[Border] = []
-        self._readout: Matrix | None = None
-        self._top: Rows | None = None
 
-    def forward(self, loss: Loss, classes: int) -> Float[Tensor, " B"]:
-        """Return the loss, and keep what the way back needs."""
-        for number in range(self._depth):
-            with Tape() as tape:
-                blocks = self._spec.pattern[number % len(self._spec.pattern)]
-                matrices = Weights(self._source)
-                after = through_layer(self._tokens[-1], blocks, number, self._depth, matrices)
-            self._layers.append((tape, after, matrices))
-            border = Border(after, self._ones, f"border.{number}")
-            self._borders.append(border)
-            self._tokens.append(border.rows)
-        last = self._tokens[-1]
-        if classes == 0:
-            # The gradient of <r, X_L> is r.
-            draws = self._source.stream("readout").draws()
-            fresh = [part.fresh(last.shape[1], draws) for part in last.space]
-            self._top = Rows(last.space, tuple(fresh))
-            pairs = zip(self._top.parts, last.parts, strict=True)
-            return torch.stack([(a * b).sum((1, 2)) for a, b in pairs]).sum(0)
-        outputs = Frame(classes, self._source, explicit=True)
-        self._readout = Matrix(last.space, outputs, name="readout")
-        with Tape() as tape:
-            f = (last @ self._readout).entries() / self._width**0.5
-            if loss == "quadratic":
-                value = 0.5 * (f * f).sum((1, 2))
-            elif callable(loss):
-                value = checked_loss(loss(f[..., 0]), len(f))
-            else:
-                labels = torch.arange(f.shape[1], device=f.device) % classes
-                value = classification(f, labels)
-        tape.backward(value)
-        self._top = tape.gradient(last)
-        return value.detach()
-
-    def entries(self) -> int:
-        """Return how many numbers the way forward keeps."""
-        kept = sum(tape.entries() for tape, _, _ in self._layers)
-        return kept + sum(w.entries() for _, _, ws in self._layers for w in ws.values())
-
-    def backward(self, kinds: Sequence[str]) -> dict[str, Float[Tensor, " B"]]:
-        """Return the norms by parameter, from the first layer to the last."""
-        weights: dict[str, Tensor] = {}
-        tokens: dict[str, Tensor] = {}
-        gradient = self._top
-        if self._readout is not None:
-            weights["readout"] = self._readout.gradient_norm()
-        for number in reversed(range(self._depth)):
-            assert gradient is not None
-            tokens[f"tokens.{number + 1}"] = gradient.squares().sum((1, 2)).sqrt()
-            tape, after, matrices = self._layers.pop()
-            tape.add(after, self._borders.pop().down(gradient))
-            tape.backward()
-            here = {name: w.gradient_norm() for name, w in matrices.items()}
-            weights = here | weights
-            gradient = tape.gradient(self._tokens[number])
-        assert gradient is not None
-        first = gradient.squares().sum((1, 2)).sqrt()
-        result: dict[str, Tensor] = {}
-        if "weights" in kinds:
-            result |= weights
-        if "tokens" in kinds:
-            result |= {"tokens.0": first} | dict(reversed(tokens.items()))
-        if "input" in kinds:
-            result["input"] = first
-        return result
+def _norms(
+    network: DeepNetwork, gradient: Rows, readout: dict[str, Tensor], kinds: Sequence[str]
+) -> dict[str, Float[Tensor, " B"]]:
+    """Return the norms by parameter, from the first layer to the last."""
+    weights = readout
+    tokens: dict[str, Tensor] = {}
+    first = gradient
+    for layer in network.backward([gradient]):
+        weights = {name: f.norm() for name, (f,) in layer.weights.items()} | weights
+        tokens = {f"tokens.{layer.number + 1}": total_norm(layer.leaving[0])} | tokens
+        (first,) = layer.entering
+    at_start = total_norm(first)
+    result: dict[str, Tensor] = {}
+    if "weights" in kinds:
+        result |= weights
+    if "tokens" in kinds:
+        result |= {"tokens.0": at_start} | tokens
+    if "input" in kinds:
+        result["input"] = at_start
+    return result
 
 
 def checked_loss(value: Any, samples: int) -> Tensor:

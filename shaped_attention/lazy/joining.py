@@ -70,6 +70,11 @@ def summands(rows: R, first: int, last: int) -> R:
     return result
 
 
+def cut_rows(rows: R, first: int, last: int) -> R:
+    """Return some of the rows; they carry no gradient."""
+    return type(rows)(rows.space, tuple(part[:, first:last] for part in rows.parts))
+
+
 def stacked(rows: Sequence[R]) -> R:
     """Return the rows of several below each other; they carry no gradient."""
     first = rows[0]

@@ -45,6 +45,7 @@ class Tape:
     def __init__(self) -> None:
         self._steps: list[tuple[Any, Rule]] = []
         self._gradients: dict[int, Any] = {}
+        self._returned = False
         self._kept: list[Any] = []
         self._token: Token[Tape | None] | None = None
         self.matrices: list[Any] = []
@@ -71,6 +72,8 @@ class Tape:
     def add(self, rows: Coordinates, gradient: Coordinates) -> None:
         """Add to the gradient of rows."""
         if rows.needs_gradient:
+            if self._returned:
+                self._gradients, self._returned = {}, False
             before = self._gradients.get(id(rows))
             self._gradients[id(rows)] = gradient if before is None else before + gradient
             self._kept.append(rows)
@@ -80,22 +83,27 @@ class Tape:
         gradient: Any = self._gradients.get(id(rows))
         return gradient
 
-    def backward(self, loss: Tensor | None = None) -> None:
+    def backward(self, loss: Tensor | None = None, keep: bool = False) -> None:
         """Take the gradient of a loss (samples,), in which samples do not mix, back to all rows.
 
-        Without a loss it starts with the gradients that were added by `add`.
+        Without a loss it starts with the gradients that were added by `add`. The record is used up
+        unless it is kept for another way back.
         """
         if loss is not None and loss.requires_grad:
             loss.sum().backward()
         tokens = _recording.set(None), _returning.set(self)
         try:
             with torch.no_grad():
-                while self._steps:
-                    result, rule = self._steps.pop()
+                for result, rule in reversed(self._steps):
                     above = result.grad if isinstance(result, Tensor) else self.gradient(result)
                     if above is not None:
                         rule(above)
         finally:
+            for result, _ in self._steps:
+                if isinstance(result, Tensor):
+                    result.grad = None
+            self._steps = self._steps if keep else []
+            self._returned = True
             _recording.reset(tokens[0])
             _returning.reset(tokens[1])
 

@@ -1,0 +1,91 @@
+"""Deep networks with frames that forget: forward once, and back with one or several gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from jaxtyping import Float
+
+from shaped_attention.blocks.base import needs_means
+from shaped_attention.lazy.forgetting import Border
+from shaped_attention.lazy.joining import cut_rows, stacked
+from shaped_attention.lazy.matrices import Factors
+from shaped_attention.lazy.networks import Weights, start_of, through_layer
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.spaces import Source
+from shaped_attention.lazy.tape import Tape
+from shaped_attention.libraries import Tensor
+from shaped_attention.samplers.specification import Specification
+
+
+class LayerGradients(NamedTuple):
+    """Gradients of a layer: of its matrices, by name, and of the tokens that enter and leave it.
+
+    A list has one entry for each gradient that was taken back.
+    """
+
+    number: int
+    weights: dict[str, list[Factors]]
+    entering: list[Rows]
+    leaving: list[Rows]
+
+
+class DeepNetwork:
+    """Some samples of a network; memory and time are O(1) a layer, whatever the width."""
+
+    def __init__(self, spec: Specification, width: int, depth: int, first: int, count: int) -> None:
+        self.source = Source(count, spec.seed, spec.dtype, spec.place, first)
+        self._spec, self._width, self._depth = spec, width, depth
+        self._tokens: list[Rows] = []
+        self._layers: list[tuple[Tape, Rows, Weights, Border]] = []
+
+    def forward(self) -> Rows:
+        """Return the tokens X_L, and keep what the way back needs."""
+        pattern, ones = self._spec.pattern, needs_means(self._spec.blocks)
+        self._tokens = [start_of(self._spec, self._width, self.source).requires_grad_()]
+        for number in range(self._depth):
+            weights = Weights(self.source)
+            with Tape() as tape:
+                blocks = pattern[number % len(pattern)]
+                after = through_layer(self._tokens[-1], blocks, number, self._depth, weights)
+            border = Border(after, ones, f"border.{number}")
+            self._layers.append((tape, after, weights, border))
+            self._tokens.append(border.rows)
+        return self._tokens[-1]
+
+    def entries(self) -> int:
+        """Return how many numbers the way forward keeps."""
+        layers = [(tape, weights) for tape, _, weights, _ in self._layers]
+        matrices = [w for _, weights in layers for w in weights.values()]
+        return sum(tape.entries() for tape, _ in layers) + sum(w.entries() for w in matrices)
+
+    def backward(self, gradients: Sequence[Rows]) -> Iterator[LayerGradients]:
+        """Yield the gradients of each layer, from the last to the first, from those of X_L."""
+        above, count = list(gradients), gradients[0].shape[1]
+        for number in reversed(range(self._depth)):
+            tape, after, weights, border = self._layers.pop()
+            entering = []
+            factors: dict[str, list[Factors]] = {name: [] for name in weights}
+            # Together: what they have in common outside the span is then the same below.
+            below = border.down(stacked(above))
+            for start in range(0, len(above) * count, count):
+                tape.add(after, cut_rows(below, start, start + count))
+                tape.backward(keep=start + count < len(above) * count)
+                gradient = tape.gradient(self._tokens[number])
+                assert gradient is not None
+                entering.append(gradient)
+                for name, matrix in weights.items():
+                    factors[name].append(matrix.gradient() or _nothing(gradient))
+                    matrix.forget_gradient()
+            yield LayerGradients(number, factors, entering, above)
+            above = entering
+
+
+def _nothing(rows: Rows) -> Factors:
+    return Factors(0.0 * rows, 0.0 * rows)
+
+
+def total_norm(rows: Rows) -> Float[Tensor, " B"]:
+    """Return the Euclidean norm of all rows together."""
+    return rows.squares().sum((1, 2)).sqrt()

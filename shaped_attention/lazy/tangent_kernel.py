@@ -1,0 +1,113 @@
+"""The neural tangent kernel of a random network at finite width and depth, exactly in law."""
+
+from __future__ import annotations
+
+import torch
+import xarray as xr
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from shaped_attention.blocks.base import Layer
+from shaped_attention.checks import check_count
+from shaped_attention.lazy.coordinates import inner
+from shaped_attention.lazy.deep import DeepNetwork
+from shaped_attention.lazy.matrices import Factors
+from shaped_attention.lazy.networks import chunk_of_samples
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
+
+
+@recorded(sampler="neural_tangent_kernel")
+def neural_tangent_kernel(
+    layer: Layer,
+    v0: ArrayLike,
+    *,
+    width: int,
+    depth: int,
+    samples: int,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+    dtype: str = "float64",
+    chunk: int | None = None,
+    memory: int = MEMORY_BUDGET,
+) -> xr.Dataset:
+    """Sample the neural tangent kernel of a network at initialisation.
+
+    With f_a = <x_a, v> / sqrt n for token a after the last layer and v N(0, 1), the kernel is
+    Theta_ab = sum over all weights of (d f_a / d w) (d f_b / d w), for weight matrices of
+    independent N(0, 1) entries. In the limit of infinite width at fixed depth it is deterministic;
+    if depth and width grow together it is not.
+
+    Parameters
+    ----------
+    layer, v0, width, depth, samples, seed, device, dtype, chunk, memory
+        As in `gradient_norms`. The cost is that of m backward passes for m tokens.
+
+    Returns
+    -------
+    Dataset with `kernel` (sample, row, col), the sum over the weights of all layers, and
+    `readout_kernel` (sample, row, col), the part of the readout's own weights, which is V_L.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or one sample needs more than `memory`.
+
+    Examples
+    --------
+    >>> import shaped_attention as sa
+    >>> data = sa.neural_tangent_kernel(
+    ...     sa.ShapedAttention(0.5), sa.equicorrelated(2, 0.2), width=10**6, depth=3, samples=5
+    ... )
+    >>> dict(data.kernel.sizes)
+    {'sample': 5, 'row': 2, 'col': 2}
+    """
+    check_count("width", width)
+    check_count("depth", depth)
+    spec = specify(
+        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
+        options=Options(device=device, dtype=dtype, memory=memory),
+    )  # fmt: skip
+    probe = DeepNetwork(spec, width, min(depth, len(spec.pattern)), 0, 1)
+    probe.forward()
+    layers = -(-depth // len(spec.pattern))
+    size = chunk_of_samples(probe.entries() * layers * (1 + spec.tokens), spec, chunk)
+    kernels, own = [], []
+    for first in range(0, samples, size):
+        network = DeepNetwork(spec, width, depth, first, min(size, samples - first))
+        last = network.forward()
+        own.append(inner(last, last) / width)
+        kernels.append(_kernel(network, last, width))
+    dims = ("sample", "row", "col")
+    return xr.Dataset(
+        {
+            "kernel": (dims, torch.cat(kernels).double().cpu().numpy()),
+            "readout_kernel": (dims, torch.cat(own).double().cpu().numpy()),
+        }
+    )
+
+
+def _kernel(network: DeepNetwork, last: Rows, width: int) -> Float[Tensor, "B m m"]:
+    """Return the kernel of the layers' weights."""
+    draws = network.source.stream("readout").draws()
+    v = Rows(last.space, tuple(part.fresh(1, draws) for part in last.space))
+    m = last.shape[1]
+    columns = torch.eye(m, dtype=network.source.dtype, device=network.source.device)
+    seeds = [(columns[:, a : a + 1] / width**0.5) @ v for a in range(m)]
+    kernel = torch.zeros_like(inner(last, last))
+    for layer in network.backward(seeds):
+        for factors in layer.weights.values():
+            for a, left in enumerate(factors):
+                for b in range(a + 1):
+                    value = _product(left, factors[b])
+                    kernel[:, a, b] += value
+                    if a != b:
+                        kernel[:, b, a] += value
+    return kernel
+
+
+def _product(x: Factors, y: Factors) -> Float[Tensor, " B"]:
+    """Return the Frobenius product of two matrices of low rank."""
+    return (inner(x.left, y.left) * inner(x.right, y.right)).sum((1, 2))

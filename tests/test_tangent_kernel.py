@@ -1,0 +1,116 @@
+"""The neural tangent kernel in law: against explicit networks and an exact moment."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import shaped_attention as sa
+from shaped_attention.lazy import deep
+from shaped_attention.lazy.joining import cut_rows
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.samplers.specification import specify
+from tests.explicit_networks import TWO_EQUAL, Explicit
+from tests.test_gradient_norms import GPT
+
+ENTRIES = [(0, 0), (0, 1), (2, 2), (2, 3), (0, 3)]
+PAIRS = {
+    "shaped": (sa.ShapedAttention(0.6, 0.5, output_projection=True), 24),
+    "gpt": (GPT, 24),
+    "narrow": ([sa.ShapedAttention(0.6, mask="causal"), sa.ShapedMLP(0.5)], 7),
+}
+
+
+def explicitly(layer, width, samples):
+    """The kernel of the layers' weights, from m backward passes of torch."""
+    network = Explicit(layer, width, 2, samples, 3)
+    last = network.tokens()[-1]
+    f = (last @ network.normal(samples, width, 1))[..., 0] / width**0.5
+    weights = list(network.weights.values())
+    rows = [
+        torch.cat(
+            [
+                x.flatten(1)
+                for x in torch.autograd.grad(f[:, a].sum(), weights, retain_graph=True)
+            ],
+            1,
+        )
+        for a in range(4)
+    ]  # fmt: skip
+    jacobian = torch.stack(rows, 1)
+    return (jacobian @ jacobian.mT).numpy()
+
+
+def p_value(kernel, real):
+    p = [stats.ks_2samp(kernel[:, a, b], real[:, a, b]).pvalue for a, b in ENTRIES]
+    eigenvalues = [np.linalg.eigvalsh(x)[:, -1] for x in (kernel, real)]
+    p.append(stats.ks_2samp(*eigenvalues).pvalue)
+    return min(p) * len(p)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_law_is_that_of_explicit_networks(name):
+    layer, width = PAIRS[name]
+    data = sa.neural_tangent_kernel(layer, TWO_EQUAL, width=width, depth=2, samples=1500)
+    kernel = data.kernel.values
+    assert p_value(kernel, explicitly(layer, width, 1500)) > 1e-3
+    np.testing.assert_allclose(kernel, kernel.transpose(0, 2, 1))
+    assert np.linalg.eigvalsh(kernel).min() > -1e-9 * kernel.max()
+
+
+def test_gradients_that_go_down_apart_are_rejected(monkeypatch):
+    """Each with its own directions outside the span: products are then too small."""
+    stacked = deep.stacked
+
+    def apart(rows):
+        whole = stacked(rows)
+        for number, part in enumerate(whole.parts):
+            # Turned at random, outside the span, from one gradient to the next.
+            shared = 4
+            count = part.shape[-1] - shared
+            for k in range(1, len(rows)):
+                sign = (-1.0) ** ((torch.arange(count) + k) % 2 + number)
+                part[:, 4 * k : 4 * k + 4, shared:] *= sign.to(part.dtype)
+        return whole
+
+    monkeypatch.setattr(deep, "stacked", apart)
+    layer, width = PAIRS["shaped"]
+    data = sa.neural_tangent_kernel(layer, TWO_EQUAL, width=width, depth=2, samples=1500)
+    assert p_value(data.kernel.values, explicitly(layer, width, 1500)) < 1e-6
+
+
+def test_second_moment_at_one_token():
+    """E Theta^2 / (E Theta)^2 = 1.553 for the mean Theta over readouts, at k = 1 and T = 1/2.
+
+    The mean over readouts of a square is a product over two independent ones.
+    """
+    n, depth, samples = 160, 80, 2000
+    spec = specify(
+        sa.ShapedAttention(1.0), [[1.0]], width=n, steps=depth, dt=1 / n, samples=samples, seed=2
+    )
+    network = deep.DeepNetwork(spec, n, depth, 0, samples)
+    last = network.forward()
+    draws = network.source.stream("readouts").draws()
+    v = Rows(last.space, tuple(part.fresh(2, draws) for part in last.space))
+    kernels = torch.zeros(2, samples, dtype=torch.float64)
+    for layer in network.backward([cut_rows(v, 0, 1), cut_rows(v, 1, 2)]):
+        for factors in layer.weights.values():
+            kernels += torch.stack([f.norm() ** 2 / n for f in factors])
+    x, y = kernels.numpy()
+    parts = np.split(np.array([x, y]), 20, axis=1)
+    blocks = [np.mean(a * b) / np.mean([a, b]) ** 2 for a, b in parts]
+    whole = np.mean(x * y) / np.mean([x, y]) ** 2
+    error = np.std(blocks) / 20**0.5
+    assert abs(whole - 1.553) < 4 * error + 3 / n
+    assert abs(np.mean(x * x) / np.mean(x) ** 2 - 1.553) > 4 * error  # the control: one readout
+
+
+@pytest.mark.quick
+def test_chunks_do_not_change_the_result():
+    run = {"width": 24, "depth": 2, "samples": 3}
+    whole = sa.neural_tangent_kernel(GPT, TWO_EQUAL, **run)
+    parts = sa.neural_tangent_kernel(GPT, TWO_EQUAL, chunk=2, **run)
+    np.testing.assert_allclose(whole.kernel, parts.kernel, rtol=1e-9)
+    np.testing.assert_allclose(whole.readout_kernel, parts.readout_kernel, rtol=1e-9)
