@@ -31,6 +31,8 @@ class Directions(NamedTuple):
 def directions(rows: Float[Tensor, "B r k"], known: Float[Tensor, "B p k"]) -> Directions:
     """Split rows along orthonormal directions and new ones."""
     length = torch.linalg.vector_norm(rows, dim=-1)
+    if known.shape[1] == 0:
+        return Directions(rows[..., :0], *_triangular(rows, length))
     along, rest = _off(rows, known)
     again, rest = _off(rest, known)
     first, units = _triangular(rest, length)
@@ -54,7 +56,7 @@ def _triangular(rows: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     for i in range(count):
         row = rows[:, i : i + 1]
         done = units[:, :i]
-        for _ in range(2):
+        for _ in range(2 if i else 0):
             along, row = _off(row, done)
             lower[:, i : i + 1, :i] += along
         pivot = torch.linalg.vector_norm(row, dim=-1)

@@ -124,14 +124,16 @@ def simulate_training(
         options=Options(device=device, dtype=dtype, memory=memory), start_name="tokens",
     )  # fmt: skip
     goal, outputs = _targets(targets, spec.tokens, classes)
-    run = _Run(spec, width, depth, goal, outputs, 0, 1)
-    run.step()
-    rule.check(list(run.weights))
+    probe = _Run(spec, width, depth, goal, outputs, 0, 1)
+    probe.step()
+    rule.check(list(probe.weights))
     # The frames grow with every step, and so do directions and updates of explicit spaces.
-    size = chunk_of_samples(run.entries() * _SAFETY * (steps + 1), spec, chunk, "fewer steps")
+    size = chunk_of_samples(probe.entries() * _SAFETY * (steps + 1), spec, chunk, "fewer steps")
     parts = []
     for first in range(0, samples, size):
-        run = _Run(spec, width, depth, goal, outputs, first, min(size, samples - first))
+        count = min(size, samples - first)
+        first_one = first == 0 and count == 1
+        run = probe if first_one else _Run(spec, width, depth, goal, outputs, first, count)
         parts.append(xr.concat([run.advance(rule) for _ in range(steps + 1)], "step"))
     result = xr.concat(parts, "sample", data_vars="minimal", coords="minimal", compat="override")
     return result.assign_coords(step=np.arange(steps + 1), position=np.arange(depth + 1)).transpose(
@@ -168,9 +170,10 @@ class _Run:
         self._states: dict[str, State] = {}
         self._reference: list[Rows] = []
         self._tape = Tape()
+        self._made: tuple[torch.Tensor, list[Rows]] | None = None
 
-    def step(self) -> tuple[torch.Tensor, list[Rows]]:
-        """Return loss and tokens after each layer; the matrices have their gradients."""
+    def step(self) -> None:
+        """Go forward, and keep the loss and the tokens after each layer."""
         tokens = [self._start]
         pattern = self._spec.pattern
         with Tape() as self._tape:
@@ -183,7 +186,7 @@ class _Run:
                 loss = classification(f, self._goal)
             else:
                 loss = 0.5 * ((f[..., 0] - self._goal) ** 2).sum(-1)
-        return loss, [x.detached() for x in tokens]
+        self._made = loss, [x.detached() for x in tokens]
 
     def entries(self) -> int:
         """Return how many numbers of one step are kept."""
@@ -191,7 +194,10 @@ class _Run:
 
     def advance(self, rule: Optimizer) -> xr.Dataset:
         """Return what is known before an update, and take it."""
-        loss, tokens = self.step()
+        if self._made is None:
+            self.step()
+        assert self._made is not None
+        (loss, tokens), self._made = self._made, None
         self._tape.backward(loss)
         gradients: dict[str, Factors] = {}
         for name, matrix in self.weights.items():
