@@ -203,6 +203,21 @@ FIGURES: dict[str, Recipe] = {
         small={"widths": (64, 128), "ranges": (0.02, 0.1), "tokens": 3, "samples": 10},
         takes="About three minutes.",
     ),
+    "gradients": _recipe(
+        "gradients:figure_gradients",
+        "gradients:gradient_panels",
+        "Norms of the gradients of W_V by layer: shaped layers, pre-norm and post-norm.",
+        "Gradients of shaped layers are alike at every depth, and differ more between networks as "
+        "L/n grows;\nthose of pre-norm are largest in the first layers\n"
+        r"$n=%(width)d$, $m=%(tokens)d$",
+        options={
+            "ratios": Option("Ratios L / n of depth to width.", (0.125, 0.5, 1.0)),
+            "tokens": 4,
+            "width": 64,
+            "samples": 200,
+        },
+        small={"ratios": (0.25, 0.5), "tokens": 2, "width": 16, "samples": 30},
+    ),
     "explosion-map": _recipe(
         "explosion_map:figure_explosion_map",
         "explosion_map:explosion_maps",
