@@ -11,7 +11,8 @@ from shaped_attention import lazy
 from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import Frame, Open, Source
+from shaped_attention.lazy.sources import Source
+from shaped_attention.lazy.spaces import Frame, Open
 from shaped_attention.numerics.draws import Draws
 
 pytestmark = pytest.mark.quick

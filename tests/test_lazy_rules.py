@@ -12,7 +12,8 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy import tape as tapes
 from shaped_attention.lazy.networks import Weights
 from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import Frame, Source
+from shaped_attention.lazy.sources import Source
+from shaped_attention.lazy.spaces import Frame
 from tests.explicit_networks import projection
 
 PLAIN = {"centring": False, "identity": False, "scaled_temperature": False}

@@ -1,5 +1,6 @@
 from .matrices import Factors, Matrix
-from .rows import Rows, Space
+from .rows import Rows
+from .space import Space
 from .spaces import Sum
 from .tape import Tape
 

@@ -13,7 +13,7 @@ from shaped_attention.lazy.joining import cut_rows, stacked
 from shaped_attention.lazy.matrices import Factors
 from shaped_attention.lazy.networks import Weights, start_of, through_layer
 from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import Source
+from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.tape import Tape
 from shaped_attention.libraries import Tensor
 from shaped_attention.samplers.specification import Specification

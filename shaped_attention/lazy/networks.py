@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy.matrices import Matrix
-from shaped_attention.lazy.rows import Rows, new_rows
-from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Source, Sum
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.sources import Source
+from shaped_attention.lazy.space import new_rows
+from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Sum
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.samplers.specification import Specification
 

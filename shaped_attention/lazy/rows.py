@@ -16,11 +16,10 @@ from typing import Any, Protocol
 
 from jaxtyping import Float
 
-from shaped_attention.checks import argument_error
 from shaped_attention.lazy.coordinates import Coordinates, Parts, inner, pairs, total, without_graph
 from shaped_attention.lazy.entries import explicit_space, explicitly, reciprocal_or_one
 from shaped_attention.lazy.joining import joined, summands
-from shaped_attention.lazy.spaces import Frame, Source, Sum, unify
+from shaped_attention.lazy.spaces import Sum, unify
 from shaped_attention.lazy.tape import add_gradient, give, leaf, recording
 from shaped_attention.libraries import Tensor, torch
 
@@ -242,74 +241,3 @@ class Columns:
             add_gradient(y, g.mT @ x)
 
         return leaf(inner(x, y), x.needs_gradient or y.needs_gradient, rule)
-
-
-class Space(Frame):
-    """R^n with a frame that grows, for a number of independent samples.
-
-    Parameters
-    ----------
-    n
-        Dimension.
-    samples, seed, dtype, device
-        Number of independent samples, their seed, and the precision (`torch.float64` or
-        `torch.float32`) and device of all coordinates. Spaces of one network share them.
-    explicit
-        Whether the frame is the standard basis, as functions of single entries need. A space
-        becomes explicit when such a function is applied; a space that is known to need it saves
-        the change of the frame.
-
-    Examples
-    --------
-    >>> from shaped_attention import lazy
-    >>> space = lazy.Space(10**6, samples=100, seed=1)
-    >>> x = space.normal(4)
-    >>> head = space.beside(64)
-    >>> queries, keys = (x @ lazy.Matrix(space, head, std=1e-3) for _ in range(2))
-    >>> (queries @ keys.mT).shape, space, head
-    (torch.Size([100, 4, 4]), Space(1000000, 4 known directions), Space(64, 8 known directions))
-    """
-
-    def __init__(
-        self,
-        n: int,
-        samples: int = 1,
-        seed: int = 0,
-        *,
-        dtype: torch.dtype | None = None,
-        device: str | torch.device = "cpu",
-        explicit: bool = False,
-    ) -> None:
-        super().__init__(n, Source(samples, seed, dtype, device), explicit)
-
-    def beside(self, n: int, explicit: bool = False) -> Space:
-        """Return another space of the same network: samples, seed, dtype and device agree."""
-        space = Space.__new__(Space)
-        Frame.__init__(space, n, self.source, explicit)
-        return space
-
-    def normal(self, rows: int, name: str | None = None) -> Rows:
-        """Return new vectors with independent N(0, 1) entries."""
-        return Rows(self, (self.fresh(rows, self.source.stream(name).draws()),))
-
-    def rows(self, coordinates: Float[Tensor, "B r c"]) -> Rows:
-        """Return rows with given coordinates (r, c), or (B, r, c).
-
-        In an explicit space they are the entries. Otherwise they are along c directions that are
-        orthogonal to all that is known, so only their inner products have a meaning.
-        """
-        return new_rows(self, coordinates)
-
-
-def new_rows(space: Frame, coordinates: Tensor) -> Rows:
-    """Return rows with given entries, or with given coordinates along new directions."""
-    source = space.source
-    part = torch.as_tensor(coordinates, dtype=source.dtype, device=source.device)
-    part = part.expand(source.samples, *part.shape[-2:])
-    if space.explicit and part.shape[-1] != space.n:
-        raise argument_error("coordinates", f"of {space.n} columns", tuple(part.shape))
-    if space.explicit:
-        return Rows(space, (part,))
-    known = space.size
-    space.grow(part.shape[-1])
-    return Rows(space, (torch.nn.functional.pad(part, (known, 0)),))

@@ -22,7 +22,8 @@ from shaped_attention.lazy.networks import (
 )
 from shaped_attention.lazy.optimizers import SGD, Muon, Optimizer, State
 from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import Frame, Source
+from shaped_attention.lazy.sources import Source
+from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.tape import Tape
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.results.provenance import recorded

@@ -122,14 +122,6 @@ LAZY = [
         blind=True,
     ),
     Mutant(
-        "readout-by-quotients",
-        "shaped_attention/lazy/gradient_norms.py",
-        "return torch.stack([(a * b).sum((1, 2)) for a, b in pairs]).sum(0)",
-        "return torch.stack([(a / b).sum((1, 2)) for a, b in pairs]).sum(0)",
-        ("test_gradient_norms.py::test_laws_are_those_of_explicit_networks[shaped]",),
-        blind=True,
-    ),
-    Mutant(
         "lazy-frame-by-a-quotient",
         _SPACES,
         "return frame - 2.0 * v.mT @ (v @ frame)",
