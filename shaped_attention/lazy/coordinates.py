@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from jaxtyping import Float
 
-from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Sum, settled
+from shaped_attention.checks import argument_error
+from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Sum, check_space, settled
 from shaped_attention.libraries import Tensor, torch
 
 Parts = tuple[Tensor, ...]
@@ -29,6 +30,9 @@ class Coordinates:
         make: Callable[[Any], Parts] | None = None,
         needs_gradient: bool = False,
     ) -> None:
+        check_space("space", space)
+        if not (parts is None or isinstance(parts, tuple | list)):
+            raise argument_error("parts", "a tuple of coordinates, one for each space", parts)
         self._space, self._parts, self._make = space, parts, make
         self._count = parts[0].shape[1] if parts is not None else count
         self._homes = homes(space) if parts is not None else ()

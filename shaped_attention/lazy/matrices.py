@@ -24,12 +24,12 @@ from typing import NamedTuple
 
 from jaxtyping import Float
 
-from shaped_attention.checks import check_positive
+from shaped_attention.checks import argument_error, check_positive
 from shaped_attention.lazy.coordinates import Parts, cut, inner
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import stacked
 from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import AnySpace, settled, unify
+from shaped_attention.lazy.spaces import AnySpace, check_space, settled, unify
 from shaped_attention.lazy.tape import add_gradient, recording
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.lapack import PIVOT_EPSILONS
@@ -115,7 +115,11 @@ class Matrix:
     """
 
     def __init__(self, a: AnySpace, b: AnySpace, std: float = 1.0, name: str | None = None) -> None:
+        check_space("a", a)
+        check_space("b", b)
         check_positive("std", std)
+        if name is not None and not isinstance(name, str):
+            raise argument_error("name", "a string or None", name)
         a.source.join(b.source)
         self._spaces, self.std, self.name = (a, b), std, name
         self._stream = a.source.stream(name)

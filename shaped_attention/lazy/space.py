@@ -9,6 +9,7 @@ from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.spaces import Frame
 from shaped_attention.libraries import Tensor, torch
+from shaped_attention.samplers.arguments import device_name
 
 
 class Space(Frame):
@@ -47,7 +48,7 @@ class Space(Frame):
         device: str | torch.device = "cpu",
         explicit: bool = False,
     ) -> None:
-        super().__init__(n, Source(samples, seed, dtype, device), explicit)
+        super().__init__(n, Source(samples, seed, dtype, device_name(device)), explicit)
 
     def beside(self, n: int, explicit: bool = False) -> Space:
         """Return another space of the same network: samples, seed, dtype and device agree."""

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from jaxtyping import Float
 
-from shaped_attention.checks import check_count
+from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.sources import Source
 from shaped_attention.libraries import Tensor, torch
@@ -153,6 +153,10 @@ class Sum:
     """
 
     def __init__(self, parts: Sequence[AnySpace]) -> None:
+        if not isinstance(parts, list | tuple) or not parts:
+            raise argument_error("parts", "a non-empty list of spaces", parts)
+        for part in parts:
+            check_space("parts", part)
         self.parts = tuple(parts)
         self.n: int = sum(part.n for part in self.parts)
 
@@ -186,6 +190,12 @@ class Open:
 
 
 AnySpace: TypeAlias = Frame | Sum | Open
+
+
+def check_space(name: str, space: object) -> None:
+    """Raise ValueError unless this is a space."""
+    if not isinstance(space, Frame | Sum | Open):
+        raise argument_error(name, "a Space or a Sum of spaces", space)
 
 
 def settled(space: AnySpace) -> AnySpace:
