@@ -15,6 +15,7 @@ from .blocks import (
     Schedule,
     ShapedAttention,
     ShapedMLP,
+    WithTangents,
 )
 from .blocks.parameters import bounded
 from .blocks.positions import alibi, sliding_window
@@ -22,6 +23,7 @@ from .blocks.rotations import Rope
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
 from .lazy.gradient_norms import gradient_norms
+from .lazy.lyapunov import lyapunov
 from .lazy.optimizers import SGD, Muon
 from .lazy.tangent_kernel import neural_tangent_kernel
 from .lazy.training import simulate_training
@@ -86,6 +88,7 @@ __all__ = [
     "ShapedMLP",
     "ShapedTransformer",
     "Sweep",
+    "WithTangents",
     "__version__",
     "alibi",
     "bounded",
@@ -114,6 +117,7 @@ __all__ = [
     "layer_of",
     "lazy",
     "load",
+    "lyapunov",
     "model_from_config",
     "model_summary",
     "neural_tangent_kernel",

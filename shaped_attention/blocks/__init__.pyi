@@ -5,6 +5,7 @@ from .mlp import ShapedMLP
 from .normalised import Normalised
 from .parallel import Parallel
 from .parameters import Schedule
+from .tangents import WithTangents
 
 __all__ = [
     "Block",
@@ -15,4 +16,5 @@ __all__ = [
     "Schedule",
     "ShapedAttention",
     "ShapedMLP",
+    "WithTangents",
 ]

@@ -17,7 +17,7 @@ logits changes nothing: these are of order 1 / sqrt n.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from shaped_attention.blocks.attention_fields import AttentionFields
@@ -67,6 +67,12 @@ class AttentionLimit(Limit):
         if self.output_projection and self.fluctuation != 1.0:
             return 2.0 * square + (self.fluctuation - 1.0) * square**2
         return 2.0 * square if self.output_projection else square * (2.0 - square)
+
+    def on_copies(self, copies: int) -> Limit | str:
+        """Return the limit with block diagonal weights w."""
+        if self.moments.normed_sizes is not None:
+            return "tangents of QK-norm over a fixed number of columns are not derived (key_size)"
+        return replace(self, moments=replace(self.moments, copies=copies))
 
     def _left(self, p: Parameters) -> Any:
         """Return the coefficient of T o V in the drift that the noise of the factor leaves out."""

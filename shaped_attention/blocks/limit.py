@@ -81,6 +81,17 @@ class Limit:
         """Return the rate at which V decays alongside its growth."""
         return 0.0
 
+    def on_copies(self, copies: int) -> Limit | str:
+        """Return the limit for `copies` copies of the tokens, one after the other, or a reason.
+
+        A token sees its own copy only, and `growth` must contain all that raises the rank. Tangents
+        need it (`tangents`). A limit whose formulas hold for any number of tokens returns itself.
+        """
+        return (
+            f"{type(self).__name__} has no on_copies, the limit for copies of the tokens, which "
+            "tangents need"
+        )
+
     def check(self, tokens: int) -> None:
         """Raise ValueError if the limit does not exist for that number of tokens."""
 

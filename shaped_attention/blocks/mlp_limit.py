@@ -48,6 +48,10 @@ class HiddenLimit(Limit):
         rate = super().linear_rate(p)
         return rate if self.hidden_ratio == 1.0 else rate + self._excess * p.gamma**4
 
+    def on_copies(self, copies: int) -> Limit:
+        """Return the same limit: hidden units do not relate tokens."""
+        return self
+
     @property
     def _excess(self) -> float:
         return 1.0 / self.hidden_ratio - 1.0

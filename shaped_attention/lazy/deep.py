@@ -6,17 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
-from shaped_attention.blocks.base import needs_means
+from shaped_attention.blocks.base import Layer, needs_means
+from shaped_attention.checks import check_count
 from shaped_attention.lazy.forgetting import Border
 from shaped_attention.lazy.joining import cut_rows, stacked
 from shaped_attention.lazy.matrices import Factors
-from shaped_attention.lazy.networks import Weights, start_of, through_layer
+from shaped_attention.lazy.networks import Weights, chunk_of_samples, start_of, through_layer
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.tape import Tape
 from shaped_attention.libraries import Tensor
-from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.specification import Options, Specification, specify
 
 
 class LayerGradients(NamedTuple):
@@ -80,6 +82,37 @@ class DeepNetwork:
                     matrix.forget_gradient()
             yield LayerGradients(number, factors, entering, above)
             above = entering
+
+
+def deep_networks(
+    layer: Layer,
+    v0: ArrayLike,
+    width: int,
+    depth: int,
+    samples: int,
+    seed: int,
+    options: Options,
+    passes: int,
+) -> Iterator[DeepNetwork]:
+    """Yield the networks of all samples in chunks, for a number of passes forward and back.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or one sample needs more than the memory of the options.
+    """
+    check_count("width", width)
+    check_count("depth", depth)
+    spec = specify(
+        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
+        options=options,
+    )  # fmt: skip
+    probe = DeepNetwork(spec, width, min(depth, len(spec.pattern)), 0, 1)
+    probe.forward()
+    layers = -(-depth // len(spec.pattern))
+    size = chunk_of_samples(probe.entries() * layers * passes, spec, options.chunk)
+    for first in range(0, samples, size):
+        yield DeepNetwork(spec, width, depth, first, min(size, samples - first))
 
 
 def _nothing(rows: Rows) -> Factors:

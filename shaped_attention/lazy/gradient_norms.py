@@ -13,16 +13,16 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import argument_error, check_choice, check_count
+from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.lazy.coordinates import inner
-from shaped_attention.lazy.deep import DeepNetwork, total_norm
+from shaped_attention.lazy.deep import DeepNetwork, deep_networks, total_norm
 from shaped_attention.lazy.matrices import Matrix
-from shaped_attention.lazy.networks import chunk_of_samples, classification
+from shaped_attention.lazy.networks import classification
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.tape import Tape
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options
 
 Loss: TypeAlias = str | Callable[[Tensor], Tensor]
 OF = ("weights", "tokens", "input")
@@ -90,24 +90,14 @@ def gradient_norms(
     >>> dict(norms.gradient_norm.sizes), str(norms.parameter.values[0])
     ({'parameter': 9, 'sample': 5}, '0.0.0')
     """
-    check_count("width", width)
-    check_count("depth", depth)
     kinds = (of,) if isinstance(of, str) else tuple(of)
     for kind in kinds:
         check_choice("of", kind, OF)
     classes = _classes(loss)
-    spec = specify(
-        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(device=device, dtype=dtype, memory=memory),
-    )  # fmt: skip
-    probe = DeepNetwork(spec, width, min(depth, len(spec.pattern)), 0, 1)
-    probe.forward()
-    layers = -(-depth // len(spec.pattern))
-    size = chunk_of_samples(probe.entries() * layers * _SAFETY, spec, chunk)
+    options = Options(device=device, dtype=dtype, chunk=chunk, memory=memory)
     norms: list[dict[str, Tensor]] = []
     losses = []
-    for first in range(0, samples, size):
-        network = DeepNetwork(spec, width, depth, first, min(size, samples - first))
+    for network in deep_networks(layer, v0, width, depth, samples, seed, options, _SAFETY):
         value, gradient, readout = _top(network, network.forward(), width, loss, classes)
         losses.append(value)
         norms.append(_norms(network, gradient, readout, kinds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
@@ -9,14 +10,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import check_count
 from shaped_attention.lazy.coordinates import inner
-from shaped_attention.lazy.deep import DeepNetwork
+from shaped_attention.lazy.deep import DeepNetwork, deep_networks
 from shaped_attention.lazy.matrices import Factors
-from shaped_attention.lazy.networks import chunk_of_samples
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options
 
 
 @recorded(sampler="neural_tangent_kernel")
@@ -64,19 +63,10 @@ def neural_tangent_kernel(
     >>> dict(data.kernel.sizes)
     {'sample': 5, 'row': 2, 'col': 2}
     """
-    check_count("width", width)
-    check_count("depth", depth)
-    spec = specify(
-        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(device=device, dtype=dtype, memory=memory),
-    )  # fmt: skip
-    probe = DeepNetwork(spec, width, min(depth, len(spec.pattern)), 0, 1)
-    probe.forward()
-    layers = -(-depth // len(spec.pattern))
-    size = chunk_of_samples(probe.entries() * layers * (1 + spec.tokens), spec, chunk)
+    options = Options(device=device, dtype=dtype, chunk=chunk, memory=memory)
+    passes = 1 + np.shape(v0)[-1] if np.ndim(v0) else 1
     kernels, own = [], []
-    for first in range(0, samples, size):
-        network = DeepNetwork(spec, width, depth, first, min(size, samples - first))
+    for network in deep_networks(layer, v0, width, depth, samples, seed, options, passes):
         last = network.forward()
         own.append(inner(last, last) / width)
         kernels.append(_kernel(network, last, width))

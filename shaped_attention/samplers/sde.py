@@ -15,6 +15,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer, check_limit, limit_of
+from shaped_attention.blocks.tangents import moved_along
 from shaped_attention.checks import argument_error, check_choice, check_positive
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import Resumed
@@ -39,6 +40,7 @@ def integrate_sde(
     samples: int,
     seed: int = 0,
     method: str | None = None,
+    tangents: int = 0,
     **options: Unpack[SamplerOptions],
 ) -> xr.Dataset:
     """Sample the limit of the covariances, dV = b(V) dt + Sigma(V)^{1/2} dB.
@@ -60,6 +62,10 @@ def integrate_sde(
         corrector; "torchsde" for Euler steps of fixed length by torchsde, or "direct" for the same
         steps without it, bit-identical and faster. None, the default, is the clock where paths can
         explode and torchsde elsewhere.
+    tangents
+        Number p of tangents: `v0` is then the covariance U_0 of (1 + p) m rows, those of the tokens
+        and of each tangent, V in the result is U, and the radius is that of |U|; see `WithTangents`
+        for its blocks.
 
     Returns
     -------
@@ -80,6 +86,7 @@ def integrate_sde(
         check_choice("method", method, METHODS)
     steps = count_steps(horizon, step)
     horizon, step = float(horizon), float(step)
+    layer, _ = moved_along(layer, tangents)
     check_limit(layer)
     if steps == 1 and method in ("torchsde", "direct"):
         warnings.warn(

@@ -17,6 +17,7 @@ from torch import Tensor
 from shaped_attention.blocks.base import Layer, blocks_of, check_limit, limit_of
 from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.blocks.parameters import scheduled
+from shaped_attention.blocks.tangents import moved_along
 from shaped_attention.checks import argument_error, real_array
 from shaped_attention.numerics.covariance import SYMMETRY_TOLERANCE
 from shaped_attention.theory.moments import limits_at, moments
@@ -30,6 +31,7 @@ def drift(
     *,
     at: float | None = None,
     parameters: Overrides | Sequence[Overrides] | None = None,
+    tangents: int = 0,
 ) -> Covariance:
     """Return the drift b(V) (..., m, m) of the limit, the sum over the blocks of a layer.
 
@@ -47,6 +49,9 @@ def drift(
     parameters
         Tensors () that replace parameters, by name, as in `pathwise`. The result is differentiable
         in them if `v` is a tensor.
+    tangents
+        Number p of tangents. `v` is then the covariance U of (1 + p) m rows, those of the tokens
+        and of each tangent, and so is the result (`WithTangents`).
 
     Raises
     ------
@@ -63,6 +68,7 @@ def drift(
     array([[0.0625, 0.    ],
            [0.    , 0.0625]])
     """
+    layer, parameters = moved_along(layer, tangents, parameters)
     tensor = _as_tensor(layer, v)
     value = moments(limits_at(layer, _depth(layer, at), parameters), tensor).drift
     return _like(v, _finite(layer, value, "drift"))
@@ -74,6 +80,7 @@ def diffusion(
     *,
     at: float | None = None,
     parameters: Overrides | Sequence[Overrides] | None = None,
+    tangents: int = 0,
 ) -> Covariance:
     """Return the diffusion matrix Sigma(V) (..., d, d), d = m (m + 1) / 2, of the limit.
 
@@ -86,6 +93,7 @@ def diffusion(
     >>> diffusion(ShapedMLP(gamma=0.5), np.array([[2.0]]))
     array([[4.]])
     """
+    layer, parameters = moved_along(layer, tangents, parameters)
     tensor = _as_tensor(layer, v)
     parts = limits_at(layer, _depth(layer, at), parameters)
     total = moments(parts, tensor, diffusion=True).diffusion

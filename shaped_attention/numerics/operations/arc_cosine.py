@@ -33,7 +33,10 @@ def _with_tangents(v: Dual) -> Dual:
     safe = length + (1.0 - some)
     ratio = v.value / (safe @ safe.mT)
     cosine = sqrt(0.5 * leaky(ratio, 1.0, -1.0) + 0.5)
-    sine = sqrt(leaky(1.0 - cosine * cosine, 1.0, 0.0))
+    # At equal tokens, where the root has no derivative, it does not move.
+    square = leaky(1.0 - cosine * cosine, 1.0, 0.0)
+    apart = sign(square)
+    sine = apart * sqrt(square + (1.0 - apart))
     half = math.pi - (arc_cosine_kernel(cosine) - sine) / cosine
     angle = (some @ some.mT) * (sign(ratio) * (0.5 * math.pi - 2.0 * half) + 0.5 * math.pi)
     turn = sine * cosine

@@ -102,7 +102,10 @@ def leaky(x: M, plus: AnyNumber, minus: AnyNumber) -> M:
 
 
 def sign(x: M) -> M:
-    """Return 1, 0 or -1 for every entry."""
+    """Return 1, 0 or -1 for every entry; its derivative counts as 0."""
+    if isinstance(x, Dual):
+        still: Any = x.still(sign(x.value))
+        return still
     result: M = tanh(tensor(_STEEP * x))
     return result
 

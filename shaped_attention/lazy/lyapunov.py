@@ -1,0 +1,176 @@
+"""Lyapunov exponents of the layers' Jacobian at a finite depth, at any width and in the limit.
+
+Tangents X._1, ..., X._p with independent N(0, 1) entries become J X._1, ..., J X._p, with the
+Jacobian J of the tokens X_L in X_0. The matrix of their inner products over all entries is L L^T,
+and the exponents over the time T are log(L_ii(T) / L_ii(0)) / T.
+
+J^T instead of J has the same law: with the singular values J = U S W^T, only S^2 enters the inner
+products of Gaussian vectors, before and after. So the tangents may be p gradients that go back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from shaped_attention.blocks.base import Layer
+from shaped_attention.checks import argument_error, check_count
+from shaped_attention.lazy.deep import DeepNetwork, deep_networks
+from shaped_attention.lazy.directions import directions
+from shaped_attention.lazy.joining import cut_rows
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.numerics.covariance import check_covariance
+from shaped_attention.results.provenance import recorded
+from shaped_attention.samplers.sde import integrate_sde
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Options
+
+Array = NDArray[np.float64]
+
+
+@recorded(sampler="lyapunov")
+def lyapunov(
+    layer: Layer,
+    v0: ArrayLike,
+    *,
+    width: int | None = None,
+    depth: int | None = None,
+    horizon: float | None = None,
+    step: float = 0.01,
+    samples: int,
+    exponents: int = 2,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+    dtype: str = "float64",
+    chunk: int | None = None,
+    memory: int = MEMORY_BUDGET,
+) -> xr.Dataset:
+    """Sample the first Lyapunov exponents of random networks over a finite depth.
+
+    They tell at which rate perturbations of the tokens, and gradients, grow or decay with depth,
+    in units of t = layer / width: 0.5 log of the growth of squared lengths, areas, ... of random
+    tangents over T. Exact in law at finite width (`width`, `depth`), or of the limit (`horizon`).
+    In a linear network of one token the mean of exponent i is -k i / 2 in the limit, i from 1; with
+    m tokens these agree m-fold for large T.
+
+    Parameters
+    ----------
+    layer, v0, samples, seed, device, dtype
+        As in `gradient_norms`; the limit needs a layer whose tangents have one (`WithTangents`).
+    width, depth
+        Width n and number of layers L of networks, T = L / n.
+    horizon, step
+        In place of these, T of the limit, and the step of `integrate_sde`.
+    exponents
+        Number p of exponents, at most m n. In the limit a run has (1 + p) m rows.
+    chunk, memory
+        As in `gradient_norms`.
+
+    Returns
+    -------
+    Dataset with `exponent` (index, sample) and `time` (sample), the time that they cover: T, or
+    that at which a path of the limit reached the radius.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or neither or both of `horizon` and `width` with `depth` are
+        given.
+    FloatingPointError
+        If tangents are linearly dependent to rounding at the end.
+
+    Examples
+    --------
+    >>> import shaped_attention as sa
+    >>> data = sa.lyapunov(
+    ...     sa.ShapedAttention(0.5), sa.equicorrelated(2, 0.2), width=1000, depth=5, samples=4
+    ... )
+    >>> dict(data.exponent.sizes)
+    {'index': 2, 'sample': 4}
+    """
+    check_count("exponents", exponents)
+    options = Options(device=device, dtype=dtype, chunk=chunk, memory=memory)
+    if horizon is None and width is not None and depth is not None:
+        check_count("width", width)
+        _check_number(exponents, v0, width)
+        networks = deep_networks(layer, v0, width, depth, samples, seed, options, 1 + exponents)
+        logs = np.concatenate([_growth(network, exponents) for network in networks])
+        times = np.full(samples, depth / width)
+    elif horizon is not None and width is None and depth is None:
+        v = check_covariance(v0, "v0")
+        u = np.eye((1 + exponents) * len(v))
+        u[: len(v), : len(v)] = v
+        run = integrate_sde(
+            layer, u, horizon=horizon, step=step, samples=samples, seed=seed, tangents=exponents,
+            times=[horizon], device=device, dtype=dtype, chunk=chunk, memory=memory,
+        )  # fmt: skip
+        logs = _logs(_inner_products(run["V"].values[-1], len(v))) - 0.5 * np.log(len(v))
+        times = np.minimum(run["stopping_time"].values, horizon)
+    else:
+        raise ValueError(
+            "either width and depth or horizon must be given; got "
+            f"width={width!r}, depth={depth!r}, horizon={horizon!r}"
+        )
+    if not np.isfinite(logs).all():
+        raise FloatingPointError(
+            "tangents are linearly dependent to rounding at the end: fewer exponents or a smaller "
+            "depth would keep them apart"
+        )
+    return xr.Dataset(
+        {
+            "exponent": (
+                ("index", "sample"),
+                (logs / times[:, None]).T,
+                {"long_name": "Lyapunov exponent per unit of t = layer / width"},
+            ),
+            "time": ("sample", times, {"long_name": "time that the exponents cover"}),
+        },
+        coords={"index": np.arange(1, exponents + 1)},
+    )
+
+
+def _check_number(exponents: int, v0: ArrayLike, width: int) -> None:
+    tokens = np.shape(v0)[-1] if np.ndim(v0) else 1
+    if exponents > tokens * width:
+        raise argument_error("exponents", f"at most {tokens * width} (m n)", exponents)
+
+
+def _growth(network: DeepNetwork, count: int) -> Array:
+    """Return log L_ii at the end minus that at the start (samples, count)."""
+    last = network.forward()
+    draws = network.source.stream("tangents").draws()
+    m = last.shape[1]
+    fresh = Rows(last.space, tuple(part.fresh(count * m, draws) for part in last.space))
+    tangents = [cut_rows(fresh, k * m, (k + 1) * m) for k in range(count)]
+    before = _logs_of_rows(tangents)
+    for layer in network.backward(tangents):
+        tangents = layer.entering
+    return _logs_of_rows(tangents) - before
+
+
+def _logs_of_rows(tangents: list[Rows]) -> Array:
+    """Return log L_ii of some tangents, each with m rows; from their coordinates, not L L^T."""
+    flat: Float[Tensor, "B p k"] = torch.stack([x.coordinates.flatten(1) for x in tangents], 1)
+    lower = directions(flat, flat[:, :0]).lower
+    logs: Array = lower.diagonal(dim1=-2, dim2=-1).double().log().cpu().numpy()
+    return logs
+
+
+def _inner_products(u: Array, tokens: int) -> Array:
+    """Return tr D_kl (samples, p, p)."""
+    parts = u.reshape(len(u), -1, tokens, u.shape[-1] // tokens, tokens)[:, 1:, :, 1:]
+    products: Array = np.einsum("skala->skl", parts)
+    return products
+
+
+def _logs(gram: Array) -> Array:
+    """Return log L_ii of L L^T."""
+    try:
+        lower = np.linalg.cholesky(gram)
+    except np.linalg.LinAlgError:
+        return np.full(gram.shape[:2], np.nan)
+    logs: Array = np.log(np.diagonal(lower, axis1=-2, axis2=-1))
+    return logs

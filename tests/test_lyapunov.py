@@ -1,0 +1,105 @@
+"""Lyapunov exponents: exact means, explicit Jacobians, and the limit against networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import shaped_attention as sa
+from tests.explicit_networks import TWO_EQUAL, Explicit
+
+LINEAR = sa.ShapedAttention(0.5)
+K = 0.25 * 1.75
+
+
+@pytest.mark.parametrize("where", [{"horizon": 0.5}, {"width": 200, "depth": 100}])
+def test_a_linear_network_has_the_exact_means(where):
+    """Exponent i of one token has the mean -k i / 2, and var[0.5 log L_ii^2 / T] = k / (2 T)."""
+    data = sa.lyapunov(LINEAR, [[1.0]], samples=3000, exponents=3, **where)
+    mean, error = data.exponent.mean("sample"), data.exponent.std("sample") / 3000**0.5
+    exact = -0.5 * K * data.index
+    if "width" in where:
+        # log det of Gaussian factors at finite width: relative corrections of order 1 / n.
+        assert np.all(np.abs(mean - exact) < 4 * error + 0.02)
+    else:
+        assert np.all(np.abs(mean - exact) < 4 * error)
+    assert np.all(np.abs(mean - exact.values[::-1])[[0, 2]] > 8 * error[[0, 2]])
+    np.testing.assert_allclose(data.exponent.std("sample"), K**0.5, rtol=0.1)
+
+
+EXPLICIT = {
+    "shaped": sa.ShapedAttention(0.6, 0.5, output_projection=True),
+    "mlp": [sa.ShapedAttention(0.6, mask="causal"), sa.ShapedMLP(0.5)],
+}
+
+
+def explicitly(layer, width, depth, samples, wrong=False):
+    """Forward tangents by the explicit Jacobian; `wrong` takes a single token's tangents."""
+    network = Explicit(layer, width, depth, samples, 3)
+    tangents = network.normal(2, samples, 4, width)
+    if wrong:
+        tangents[:, :, 1:] = 0.0
+
+    def after(x):
+        network.start = x
+        return network.tokens()[-1]
+
+    jvp = torch.autograd.functional.jvp
+    moved = torch.stack([jvp(after, network.start, t)[1] for t in tangents])
+    logs = []
+    for rows in (tangents, moved):
+        flat = rows.flatten(2).transpose(0, 1)
+        gram = flat @ flat.mT
+        logs.append(torch.linalg.cholesky(gram).diagonal(dim1=1, dim2=2).log())
+    return ((logs[1] - logs[0]) / (depth / width)).detach().numpy().T
+
+
+@pytest.mark.parametrize("name", EXPLICIT)
+def test_law_is_that_of_explicit_jacobians(name):
+    """Two of four tokens are equal; gradients that go back have the law of forward tangents."""
+    layer = EXPLICIT[name]
+    data = sa.lyapunov(layer, TWO_EQUAL, width=12, depth=3, samples=1500)
+
+    def p(real):
+        pairs = list(zip(data.exponent.values, real, strict=True))
+        pairs.append((data.exponent.values.sum(0), real.sum(0)))
+        return min(stats.ks_2samp(x, y).pvalue for x, y in pairs) * 3
+
+    assert p(explicitly(layer, 12, 3, 1500)) > 1e-3
+    assert p(explicitly(layer, 12, 3, 1500, wrong=True)) < 1e-6
+
+
+@pytest.mark.parametrize("block", [sa.ShapedAttention(0.6, mask="causal"), sa.ShapedMLP(0.5)])
+def test_limit_is_that_of_wide_networks(block):
+    v = sa.equicorrelated(3, 0.2)
+    limit = sa.lyapunov(block, v, horizon=0.25, samples=1000)
+    wide = sa.lyapunov(block, v, width=200, depth=50, samples=1000)
+    pairs = list(zip(limit.exponent.values, wide.exponent.values, strict=True))
+    assert min(stats.ks_2samp(x, y).pvalue for x, y in pairs) * 2 > 1e-3
+    np.testing.assert_allclose(limit.time, 0.25)
+
+
+def test_chunks_do_not_change_exponents():
+    def exponents(chunk):
+        return sa.lyapunov(
+            LINEAR, TWO_EQUAL, width=20, depth=3, samples=5, chunk=chunk
+        ).exponent.values
+
+    np.testing.assert_array_equal(exponents(2), exponents(5))
+
+
+REFUSED = [
+    ({"horizon": 0.1, "width": 3}, "either width and depth or horizon must be given"),
+    ({}, "either width and depth or horizon must be given"),
+    ({"width": 3, "depth": 2, "exponents": 0}, "exponents must be an integer >= 1; got 0"),
+    ({"width": 2, "depth": 2, "exponents": 9}, "exponents must be at most 8"),
+    ({"horizon": -1.0}, "horizon must be"),
+]
+
+
+@pytest.mark.parametrize(("where", "message"), REFUSED)
+def test_refusals(where, message):
+    with pytest.raises(ValueError, match=message):
+        sa.lyapunov(LINEAR, TWO_EQUAL, samples=2, **where)
