@@ -190,6 +190,7 @@ CALLS = [
     call(sa.rare_event, {"level": 2.2}, layer=BLOCK, v0=V0, observable="u", level=2.0, replicas=20,
          runs=2, width=8, depth=4),
     call(sa.gradient_norms, _SEED, layer=LAYER, v0=V0.tolist(), width=8, depth=2, samples=3),
+    call(sa.lyapunov, _SEED, layer=LAYER, v0=V0.tolist(), width=8, depth=2, samples=3),
     call(sa.neural_tangent_kernel, _SEED, layer=LAYER, v0=V0.tolist(), width=8, depth=2, samples=3),
     call(sa.simulate_training, _SEED, layer=LAYER, tokens=V0.tolist(), targets=[0, 1], width=8,
          depth=2, samples=3, steps=1, optimizer=sa.Muon({"*": 0.1})),

@@ -294,7 +294,7 @@ ATTENTION = [
     Mutant(
         "rope-second-order-without-rotation",
         _ATTENTION_MOMENTS,
-        "return key * constant(r, like=key)",
+        "return key * self._copied(r, key)",
         "return key",
         ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope]",),
     ),
