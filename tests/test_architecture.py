@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from docs import _layers
 
-KNOWN = ("base", "coupling", "normalised_limit", "limit", "overrides", "parameters", "state")
-"""What a block, a parameter and a pattern are, and the start of the limit of a layer."""
+KNOWN = (
+    "base", "coupling", "normalised_limit", "limit", "overrides", "parameters", "state", "tangents",
+)  # fmt: skip
+"""What a block, a parameter and a pattern are, derivatives, and the start of a layer's limit."""
 
 
 def test_table_is_true():
