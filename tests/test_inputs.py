@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[str, Writer, str | None, str]] = {
     "csv, long field": ("a.csv", as_text("1\n" + "y" * 500), None, r"'y{37}\.\.\.'"),
     "csv, nan": ("a.csv", as_text("1,2\n3,nan\n"), None, "nan in row 2, column 2"),
     "csv, not text": ("a.csv", as_bytes(b"1,2\n\xff\xfe\n"), None, "not UTF-8"),
-    "csv, huge field": ("a.csv", as_text("1" * 200_000), None, "line 1 is not comma separated"),
+    "csv, huge field": ("a.csv", as_text("1" * 200_000), None, "line 1 is not comma-separated"),
     "csv, key": ("a.csv", as_text("1,2\n"), "x", "key='x' was given, but a .csv file"),
     "pt, text": ("a.pt", as_text("1,2"), None, r"cannot be read as a \.pt file"),
     "pt, cut": ("a.pt", cut_short(as_pt(torch.ones(9, 9)), 0.6), None, "cannot be read"),

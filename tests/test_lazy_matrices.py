@@ -221,11 +221,11 @@ def test_bad_input():
     with pytest.raises(ValueError, match="std must be positive and finite; got 0"):
         lazy.Matrix(a, a, std=0.0)
     lazy.Matrix(a, a, name="w")
-    with pytest.raises(ValueError, match="there is a matrix 'w' already"):
+    with pytest.raises(ValueError, match="there is already a matrix 'w'"):
         lazy.Matrix(a, a, name="w")
     with pytest.raises(ValueError, match="only a number for each row can be added"):
         _ = x + torch.ones(1, 1, 4)
-    with pytest.raises(ValueError, match="scaled by a number for each row"):
+    with pytest.raises(ValueError, match="scaled by one number per row"):
         _ = x * torch.ones(1, 1, 4)
     with pytest.raises(ValueError, match="dtype must be"):
         lazy.Space(4, dtype=torch.float16)

@@ -173,7 +173,8 @@ def test_exports_without_a_format(stores, monkeypatch):
     monkeypatch.setattr(tables, "find_spec", lambda name: None)
     output = invoke("export", stores / "V", stores / "g.parquet", status=2)
     assert output.splitlines() == [
-        f"Error: {stores / 'g.parquet'}: Parquet needs the extra `parquet`: pip install pyarrow"
+        f"Error: {stores / 'g.parquet'}: Parquet needs pyarrow; the extra `parquet` installs it: "
+        'pip install "shaped-attention[parquet]"'
     ]
 
 

@@ -22,7 +22,7 @@ X_h, so that
 
     V_h' = Gram of (lambda X_h + gamma Z_h),
 
-a function of V_h and A_h V A_h^T alone in law (`Block.step`).
+whose law depends only on V_h and A_h V A_h^T (`Block.step`).
 
 Heads may share keys and values in groups, rotate queries and keys, normalise them, bound their
 logits, and add a position bias B; w is then the softmax of B over the tokens that are seen. With

@@ -140,7 +140,7 @@ def head_bias(bias: Bias, heads: int, head: int) -> HeadBias:
 
 
 def bias_array(bias: Rows | AlibiHead, tokens: int) -> NDArray[np.float64]:
-    """Return the position bias (m, m) of a head for a number of tokens."""
+    """Return the position bias (m, m) of a head for this number of tokens."""
     return bias.array(tokens) if isinstance(bias, AlibiHead) else np.array(bias, dtype=np.float64)
 
 

@@ -207,7 +207,7 @@ class Rope:
         return self.turning if self.changed.keys() <= {"base", "angles", "share"} else None
 
     def turning_at(self, tokens: int) -> float | Angles:
-        """Return the base, or the angles, for a number of tokens."""
+        """Return the base, or the angles, for this number of tokens."""
         longest = self.original_max_position_embeddings
         if longest is None or tokens <= longest:
             return self.turning
@@ -220,7 +220,7 @@ class Rope:
         return cast("float | Angles", self.long_angles)
 
     def pairs(self, size: int, tokens: int = 1) -> Matrix:
-        """Return the angle of each rotated pair of columns of a head, for a number of tokens.
+        """Return the angle of each rotated pair of columns of a head, for this number of tokens.
 
         Raises
         ------

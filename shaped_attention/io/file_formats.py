@@ -174,7 +174,7 @@ def _read_csv(
             ) from error
         except csv.Error as error:
             raise ValueError(
-                f"{name}: line {lines.line_num} is not comma separated text ({error}), which a "
+                f"{name}: line {lines.line_num} is not comma-separated text ({error}), which a "
                 ".csv file must be"
             ) from error
     if not rows:

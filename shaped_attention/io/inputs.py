@@ -33,7 +33,7 @@ def read_tokens(
     Parameters
     ----------
     path
-        A ``.npy``, ``.npz``, ``.csv`` or ``.pt`` file. A ``.csv`` file holds comma separated
+        A ``.npy``, ``.npz``, ``.csv`` or ``.pt`` file. A ``.csv`` file holds comma-separated
         numbers; its first line is a header if none of its fields is a number, so a header of
         bare numbers would be read as a token. A ``.pt`` file holds a tensor, or a
         dictionary with tensors, and is loaded with ``weights_only=True``.

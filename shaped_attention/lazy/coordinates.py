@@ -91,7 +91,7 @@ class Coordinates:
         return type(self)(self.space, cut(coordinates, self.space))
 
     def requires_grad_(self) -> Self:
-        """Ask for the gradient of these rows, as of tokens."""
+        """Request the gradient with respect to these rows, as for tokens."""
         self.needs_gradient = True
         return self
 
@@ -106,7 +106,7 @@ def cut(flat: Tensor, space: AnySpace) -> Parts:
 
 
 def homes(space: AnySpace) -> tuple[tuple[Frame, bool], ...]:
-    """Return where coordinates are made now: the spaces, and whether they are explicit."""
+    """Return the spaces in which new coordinates are placed, and whether each is explicit."""
     return tuple((part, part.explicit) for part in space)
 
 

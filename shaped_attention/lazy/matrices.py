@@ -14,7 +14,7 @@ matrix (deferred decisions; in the limit of infinite width this is Gaussian cond
 2014, Yang 2019).
 
 Training adds matrices of low rank, whose factors are rows: W = k W_0 + sum_s c_s X_s^T G_s with
-numbers k and c_s, which may differ by sample.
+numbers k and c_s, which may differ between samples.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Optimizer(Protocol):
     def step(
         self, states: Mapping[str, State], gradients: Mapping[str, Factors]
     ) -> dict[str, Float[Tensor, " B"]]:
-        """Take a step, and return the norms of the updates without the decay of the weights."""
+        """Take a step, and return the norms of the updates without weight decay."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class SGD:
     def step(
         self, states: Mapping[str, State], gradients: Mapping[str, Factors]
     ) -> dict[str, Float[Tensor, " B"]]:
-        """Take a step, and return the norms of the updates; the decay of the weights is left out.
+        """Take a step, and return the norms of the updates; weight decay is left out.
 
         The decay that has reached the momentum's buffer is left out as well.
         """
@@ -196,7 +196,7 @@ class Muon:
     def step(
         self, states: Mapping[str, State], gradients: Mapping[str, Factors]
     ) -> dict[str, Float[Tensor, " B"]]:
-        """Take a step, and return the norms of the updates, without the decay of the weights."""
+        """Take a step, and return the norms of the updates, without weight decay."""
         hidden = {name for name in gradients if is_hidden(name, states[name].matrix)}
         others = {name: g for name, g in gradients.items() if name not in hidden}
         norms = (self.rest or SGD(self.lr)).step(states, others) if others else {}

@@ -100,7 +100,7 @@ class Rows(Coordinates):
             return explicitly(torch.mul, self, other)
         if isinstance(other, Tensor) and other.dim() >= 2 and other.shape[-1] != 1:
             raise ValueError(
-                f"rows can be scaled by a number for each row; got shape {tuple(other.shape)}"
+                f"rows can only be scaled by one number per row; got shape {tuple(other.shape)}"
             )
 
         def rule(g: Rows) -> None:

@@ -72,7 +72,7 @@ class Source:
             self._streams += 1
             return Stream(self, stream_key(self.seed, "lazy", 0, self._streams - 1))
         if name in self._names:
-            raise ValueError(f"name must be new: there is a matrix {name!r} already")
+            raise ValueError(f"name must be new; there is already a matrix {name!r}")
         self._names.add(name)
         return Stream(self, stream_key(self.seed, "lazy", 1, *name.encode()))
 

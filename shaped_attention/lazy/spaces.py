@@ -95,7 +95,7 @@ class Frame:
         self.target, self.target_explicit = other, other.explicit
 
     def settled(self) -> Frame:
-        """Return the space of which it has taken the place, or itself."""
+        """Return the space that this one has replaced, or itself."""
         return self if self.target is None else self.target.settled()
 
     def ones(self) -> Float[Tensor, "B 1 k"]:

@@ -185,7 +185,7 @@ def piece(left):  # type: ignore[no-untyped-def]
 
 
 def sizes(builder: Any, high: Any, wide: Any) -> Iterator[tuple[int, int]]:
-    """Yield heights and widths of a block; what is built meanwhile runs for that size alone."""
+    """Yield heights and widths of a block; what is built meanwhile runs only for that size."""
     for rows in (4, 2, 1):
         with builder.if_then(builder.icmp_signed("==", high, ir.Constant(high.type, rows))):
             for columns in (4, 2, 1):

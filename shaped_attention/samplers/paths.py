@@ -140,7 +140,8 @@ class Paths(Batch):
     def step(self) -> Indices:
         """Take one step of the paths that are furthest behind, and return which.
 
-        By a clock without schedules all paths take a step. Nothing is returned only if all ended.
+        With a clock and no schedules all paths take a step. The result is empty only once all have
+        ended.
         """
         while True:
             living = self._living() & (self.grid < self.task.steps)

@@ -47,7 +47,7 @@ def check_beta(beta: float, largest: float = _LARGEST_BETA) -> None:
 
 
 class Attention(ABC):
-    """What the flows and networks of the sphere need of an attention: `moved`, and checks."""
+    """What flows and networks on the sphere need from an attention: `moved`, and checks."""
 
     beta: float
     normalised: bool | str
@@ -62,7 +62,7 @@ class Attention(ABC):
         if not isinstance(self.normalised, bool) and self.normalised != "sinkhorn":
             raise argument_error("normalised", "True, False or 'sinkhorn'", self.normalised)
         if self.causal and self.normalised == "sinkhorn":
-            # The first column needs w_11 = 1, since w_12 = 0 leaves it no choice, and so on.
+            # The first column needs w_00 = 1, since w_01 = 0 leaves it no choice, and so on.
             reason = "the only doubly stochastic causal weights are the identity"
             raise argument_error("causal", f"False with 'sinkhorn': {reason}", self.causal)
 

@@ -1,4 +1,4 @@
-"""Tokens with the same cosine between any two: their cosine and length are a differential equation.
+"""Tokens with the same cosine between any two: the equations of their cosine and length.
 
 After Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794); where the layers normalise
 elsewhere (`normalisation`) after Karagodin, Ge, Polyanskiy and Rigollet (arXiv 2510.22026).

@@ -70,7 +70,7 @@ def sphere_network(
     attention
         Attention of every layer; matrices that depend on time are evaluated at layer * step.
     start
-        Unit tokens (samples, N, r), of `uniform_start`, `equiangular_start` or `given_start`. All
+        Unit tokens (samples, N, r), from `uniform_start`, `equiangular_start` or `given_start`. All
         coordinates, r = d, are needed for a `TokenAttention` and for noise, as
         ``uniform_start(tokens, d, samples, reduced=False)`` draws them; min(N, d) suffice for a
         `SphereAttention` without noise.

@@ -57,9 +57,9 @@ def final_rate(
     dy_i/dt = (a / s) (mean(y) - y_i), where the mean is over the tokens that i sees, and s is the
     divisor of `normalisation`: a / s is a for "after", 1 for "ngpt", and 1 / t for the others,
     whose lengths grow like a t or t. With full attention differences decay as e^{-k t}, or as
-    1 / t. With causal attention y_1 stays and y_i decays at the rates k (1 - 1/j), 2 <= j <= i, of
-    which that of the second token, k / 2, is the smallest. And 1 - <u_i, u_j> = |y_i - y_j|^2 / 2
-    decays as the square.
+    1 / t. With causal attention y_0 stays and y_i decays at the rates k j / (j + 1), 1 <= j <= i,
+    of which that of the second token, k / 2, is the smallest. And 1 - <u_i, u_j> =
+    |y_i - y_j|^2 / 2 decays as the square.
 
     Raises
     ------

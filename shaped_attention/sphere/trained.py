@@ -66,8 +66,7 @@ def record_hidden_states(
         model and tokenizer writes them. Nothing is downloaded.
     inputs
         Inputs of the model, called as ``model(inputs)``, or ``model(**inputs)`` for a dict. For a
-        folder, also a text.
-        Padding positions are recorded too.
+        folder, also a text. Padding positions are recorded too.
     choose
         Function of a module's name and the module that returns whether to record its output (for a
         tuple, the first element).

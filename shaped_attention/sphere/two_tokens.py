@@ -1,12 +1,12 @@
 """Two tokens under noise that is common to both: a diffusion of their cosine, by quadrature.
 
-The cosine r of two tokens of `noisy_chain` as h -> 0 has, by `random_weights` with A = S_11 = S_22
-and B = S_12, the drift b and the variance a per unit of time
+The cosine r of two tokens of `noisy_chain` as h -> 0 has, by `random_weights` with A = S_00 = S_11
+and B = S_01, the drift b and the variance a per unit of time
 
     b = 2 s q (1 - r^2) + (sigma^2 / d) ((d - 2) (B - r A) - r (A - r B)),
     a = (2 sigma^2 / d) (1 - r^2) (A - r B),
 
-with q = w_12 = w_21, and s = 1, -1 for repulsion or 0 if centred. In z = artanh r
+with q = w_01 = w_10, and s = 1, -1 for repulsion or 0 if centred. In z = artanh r
 
     scale density s'(z) = exp(-int_0^z g),    speed density m'(z) = d / (sigma^2 C s'),
     g = (d - 2) (B - r A) / (A - r B) + r + 2 s d q / (sigma^2 C),    C = (A - r B) / (1 - r^2).
@@ -14,7 +14,7 @@ with q = w_12 = w_21, and s = 1, -1 for repulsion or 0 if centred. In z = artanh
 At its ends g tends exponentially fast in z to g(1) and g(-1), so r = 1 attracts iff g(1) > 0 and
 r = -1, where paths that reach it stay, iff g(-1) < 0.
 
-Value matrices: with p = w_11 = w_22, C = p^2 + q^2, and (B - r A) / (A - r B) = 2 p q / C =
+Value matrices: with p = w_00 = w_11, C = p^2 + q^2, and (B - r A) / (A - r B) = 2 p q / C =
 1 / cosh(beta (1 - r)), as p / q = exp(beta (1 - r)). Centred, g(1) = d - 1 and
 g(-1) = (d - 2) / cosh(2 beta) - 1: the antipode attracts iff d - 2 < cosh(2 beta), for SA and USA
 alike (proofs: `symbolic.claims.random_values`).

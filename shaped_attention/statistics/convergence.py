@@ -78,8 +78,8 @@ def convergence(
     seed
         Seed from which that of each width is derived: errors at different widths are independent.
     radius
-        Radius at which paths stop, by default 10 |V_0| (the theorem is local): a pair of paths does
-        not move from the step on in which |V| (Frobenius norm) of either would reach the radius.
+        Radius at which paths stop, by default 10 |V_0| (the theorem is local): a pair of paths
+        stops before the step in which |V| (Frobenius norm) of either would reach the radius.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 

@@ -27,7 +27,7 @@ def config_fields(config: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CellOfModel:
-    """A model at initialisation and the numbers `ids` of its tokens; time counts its layers."""
+    """Model at initialisation with the vocabulary `ids` of its tokens; time counts layers."""
 
     samplers = ("model",)
     any_name = True

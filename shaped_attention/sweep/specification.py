@@ -37,8 +37,8 @@ class Sweep(Grid):
     axes
         Values along each axis, by parameter, in the order of the store's dimensions.
     samplers
-        One or more of 'network', 'chain' and 'sde'; for the layers 'sphere' and
-        'model', the name of the layer.
+        One or more of 'network', 'chain' and 'sde'; for the layers 'sphere' and 'model', the name
+        of the layer.
     samples, block
         Number of samples per cell and sampler (with a target, at most), and per work unit; by
         default `block` is 1024, or `samples` if that is smaller.

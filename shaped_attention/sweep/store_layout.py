@@ -129,7 +129,7 @@ def attributes(name: str) -> dict[str, str]:
 
 
 def coordinates(sweep: Sweep, versions: Mapping[str, str]) -> xr.Dataset:
-    """Return coordinates and attributes of the store, so that xarray alone can read it.
+    """Return coordinates and attributes of the store, so that xarray can read it by itself.
 
     `versions` are those of the packages that made the first units.
     """

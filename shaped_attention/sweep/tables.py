@@ -45,7 +45,10 @@ def check_suffix(output: Path) -> None:
     if output.suffix not in _ARRAYS + _TABLES:
         raise argument_error("output", f"a file {', '.join(_ARRAYS + _TABLES)}", str(output))
     if output.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise ValueError(f"{output}: Parquet needs the extra `parquet`: pip install pyarrow")
+        raise ValueError(
+            f"{output}: Parquet needs pyarrow; the extra `parquet` installs it: pip install "
+            '"shaped-attention[parquet]"'
+        )
 
 
 def summary_table(data: xr.Dataset) -> pd.DataFrame:

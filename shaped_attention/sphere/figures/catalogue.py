@@ -300,7 +300,7 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
           time from which a token stays close to the first one (infinite if it does not), its mean
           `cosine` with that one over time, `clusters` (time, sample), and of the shaped SDE from
           the same law of starts `drift` and `diffusion` of V_aa at t = 0 and
-          `shaped_square` (shaped_time, position), the mean squared cosine with token 1;
+          `shaped_square` (shaped_time, position), the mean squared cosine with the first token;
         - "mixture": `clusters`, and `mass` and `gap` (cluster), the masses of the clusters and, on
           the circle, the angles between neighbours, each from the largest on, by dimension, size
           and beta; `fastest_mode` (beta) of the mean field, and distribution functions of angles,

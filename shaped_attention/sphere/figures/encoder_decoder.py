@@ -1,7 +1,7 @@
 """Figure that compares full attention (encoder) with causal attention (decoder) by position.
 
 With causal attention the first token sees only itself and stays where it is, so all others go to
-it: on the sphere the token at position 2 approaches it at the rate 1/2 (in units of `final_rate`),
+it: on the sphere the second token approaches it at the rate 1/2 (in units of `final_rate`),
 the slowest of all, while tokens of an encoder approach each other at the rate 1. The same starts
 are taken as V_0 of the shaped SDE.
 """
@@ -147,7 +147,7 @@ def encoder_decoder_panels(
     The first row has a panel for each dimension: median times of joining, for each beta; there is
     no point where half of the samples have not joined at the end. The second has the mean number of
     clusters over time. The third has the shaped SDE: the drift of V_aa at the start by position,
-    and the mean squared cosine of token 2 (thin) and of the last token with the first over time.
+    and the mean squared cosine of the second token (thin) and of the last with the first over time.
     """
     if "joined" not in data or "drift" not in data:
         raise ValueError("data must be that of the figure encoder-decoder")
