@@ -140,3 +140,15 @@ def test_nothing_is_noted_without_a_tape():
         assert not (x @ x.mT).requires_grad  # nothing asks for a gradient
     tape.backward(torch.zeros(1))
     assert tape.gradient(x) is None
+
+
+def test_reductions_are_refused():
+    x = lazy.Space(8, samples=2).normal(3)
+    with pytest.raises(ValueError, match=r"must return rows .* got shape \(2, 3\)"):
+        torch.sum(x, -1)
+
+
+def test_entries_of_a_space_beyond_memory_are_refused():
+    x = lazy.Space(10**9, samples=4).normal(2)
+    with pytest.raises(ValueError, match=r"makes all 1000000000 columns explicit"):
+        torch.relu(x)

@@ -238,3 +238,41 @@ def test_rows_are_the_exact_chain(name):
     start = sa.equicorrelated(4, 0.2)
     other = observables(final(sa.simulate_chain(layer, start, samples=2000, **run)))
     assert min(stats.ks_2samp(rows[key], other[key]).pvalue for key in rows) < 1e-8
+
+
+REFUSED = [
+    ({"targets": [0.0, 1.0, 0.0, 1.0], "classes": 2}, "targets must be integers, since classes=2"),
+    ({"targets": ["a", "b", "a", "b"]}, "targets must be classes from 0, or real numbers"),
+    ({"chunk": 0}, "chunk must be an integer >= 1; got 0"),
+    ({"classes": 1}, "classes must be an integer >= 2; got 1"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_refusals_by_name(arguments, message):
+    named = {"targets": [0, 1, 0, 1], "width": 8, "depth": 1, "samples": 2} | arguments
+    with pytest.raises(ValueError, match=message):
+        sa.simulate_training(sa.ShapedAttention(0.5), np.eye(4), **named)
+
+
+def test_rates_are_numbers_by_name_and_not_negative():
+    with pytest.raises(ValueError, match="lr must be"):
+        sa.SGD(-1.0)
+    with pytest.raises(ValueError, match="lr must be a number, or numbers by names"):
+        sa.SGD({1: 0.1})
+    with pytest.raises(ValueError, match="rest must be an SGD or None"):
+        sa.Muon(0.1, rest=sa.Muon(0.1))
+
+
+def test_a_loss_that_is_not_finite_is_an_error():
+    with pytest.raises(FloatingPointError, match="the loss is not finite"):
+        sa.simulate_training(
+            sa.ShapedAttention(0.5),
+            np.eye(4),
+            [0, 1, 0, 1],
+            width=8,
+            depth=2,
+            samples=2,
+            steps=8,
+            optimizer=sa.SGD(1e60),
+        )

@@ -65,7 +65,19 @@ def _both_explicit(x: Coordinates, y: Coordinates) -> AnySpace:
 
 
 def _space_of(value: Tensor, spaces: Sequence[Frame]) -> Frame:
-    """Return the space of the result of a function of entries."""
+    """Return the space of the result of a function of entries.
+
+    Raises
+    ------
+    ValueError
+        If the function does not return rows.
+    """
+    if value.dim() != 3:
+        raise ValueError(
+            "a function of the entries of rows must return rows (samples, r, n); got shape "
+            f"{tuple(value.shape)}; x.norm(), x.squares(), x.mean() and x @ y.mT return numbers of "
+            "rows, and x.entries() all entries as a tensor"
+        )
     for space in spaces:
         if space.n == value.shape[-1]:
             return space

@@ -91,6 +91,8 @@ def gradient_norms(
     ({'parameter': 9, 'sample': 5}, '0.0.0')
     """
     kinds = (of,) if isinstance(of, str) else tuple(of)
+    if not kinds:
+        raise argument_error("of", f"one or more of {OF}", of)
     for kind in kinds:
         check_choice("of", kind, OF)
     classes = _classes(loss)

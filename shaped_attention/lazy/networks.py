@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.checks import check_count
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
@@ -62,6 +63,8 @@ def chunk_of_samples(
     ValueError
         If a single one takes more than the memory of the specification.
     """
+    if chunk is not None:
+        check_count("chunk", chunk)
     memory, bytes_of_one = spec.options.memory, entries * spec.dtype.itemsize
     if bytes_of_one > memory:
         raise ValueError(

@@ -17,7 +17,6 @@ from jaxtyping import Float
 
 from shaped_attention.checks import (
     argument_error,
-    check_finite,
     check_nonnegative,
     check_positive,
     check_range,
@@ -188,6 +187,8 @@ class Muon:
         if self.momentum == 1.0:
             raise argument_error("momentum", "below 1", self.momentum)
         check_nonnegative("weight_decay", self.weight_decay)
+        if not (self.rest is None or isinstance(self.rest, SGD)):
+            raise argument_error("rest", "an SGD or None", self.rest)
 
     def check(self, names: list[str]) -> None:
         """Raise ValueError if a learning rate is for no parameter."""
@@ -229,12 +230,14 @@ def is_hidden(name: str, matrix: Matrix) -> bool:
 
 
 def check_rates(rates: Any) -> None:
-    """Raise ValueError unless these are finite numbers."""
+    """Raise ValueError unless these are numbers >= 0, by names if there are several."""
     if not isinstance(rates, Mapping):
-        check_finite("lr", rates)
+        check_nonnegative("lr", rates)
         return
     for name, rate in rates.items():
-        check_finite(f"lr[{name!r}]", rate)
+        if not isinstance(name, str):
+            raise argument_error("lr", "a number, or numbers by names of parameters", rates)
+        check_nonnegative(f"lr[{name!r}]", rate)
 
 
 def check_patterns(rates: Rate, names: list[str]) -> None:

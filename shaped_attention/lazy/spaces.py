@@ -25,6 +25,9 @@ from shaped_attention.lazy.sources import Source
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.draws import Draws
 
+_LARGEST = 2**33
+"""Bytes that the known directions of one explicit space may take."""
+
 
 class Frame:
     """R^n with an orthonormal frame that grows: the space of `rows.Space`, without its vectors.
@@ -122,6 +125,14 @@ class Frame:
         """Take the standard basis as frame; the known directions become a uniform frame of it."""
         if self.explicit:
             return
+        source = self.source
+        size = source.samples * max(1, self.size) * self.n * source.dtype.itemsize
+        if size > _LARGEST:
+            raise ValueError(
+                f"a function of entries makes all {self.n} columns explicit, which takes "
+                f"{size / 2**30:.3g} GiB for {source.samples} samples; fewer columns or samples "
+                "need less"
+            )
         if self.size:
             gaussian = self.source.stream().draws().normal(self.size, self.n)
             if self._ones is None:

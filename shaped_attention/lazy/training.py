@@ -101,6 +101,8 @@ def simulate_training(
     ------
     ValueError
         If an argument is invalid, or one sample needs more than `memory`.
+    FloatingPointError
+        If a loss is not finite.
 
     Examples
     --------
@@ -136,6 +138,10 @@ def simulate_training(
         first_one = first == 0 and count == 1
         run = probe if first_one else _Run(spec, width, depth, goal, outputs, first, count)
         parts.append(xr.concat([run.advance(rule) for _ in range(steps + 1)], "step"))
+    if not all(np.isfinite(part["loss"]).all() for part in parts):
+        raise FloatingPointError(
+            "the loss is not finite after some steps; a smaller learning rate would keep it finite"
+        )
     result = xr.concat(parts, "sample", data_vars="minimal", coords="minimal", compat="override")
     return result.assign_coords(step=np.arange(steps + 1), position=np.arange(depth + 1)).transpose(
         "step", "position", "parameter", "sample", ...
@@ -145,6 +151,12 @@ def simulate_training(
 def _targets(targets: ArrayLike, tokens: int, classes: int | None) -> tuple[torch.Tensor, int]:
     """Return targets as a tensor, and the number of outputs."""
     goal = np.asarray(targets)
+    if goal.dtype.kind not in "iuf":
+        raise argument_error("targets", "classes from 0, or real numbers", targets)
+    if classes is not None:
+        check_count("classes", classes, lowest=2)
+    if goal.dtype.kind == "f" and classes is not None:
+        raise argument_error("targets", f"integers, since classes={classes} is given", targets)
     if goal.shape != (tokens,) or not np.isfinite(goal).all():
         requirement = f"({tokens},) finite numbers, one for each token"
         raise argument_error("targets", requirement, goal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.device.source import numbers_source, threads_of, warps_of
 from shaped_attention.numerics.tile_interpreter import Packed
+
+_log = logging.getLogger(__name__)
 
 _BLOCK = 128
 """Threads of a block whose paths have one thread each."""
@@ -85,8 +88,24 @@ def compiled(source: str, name: str, device: torch.device) -> Any:
 
 
 def can_compile() -> bool:
-    """Return whether this build of torch compiles kernels at run time."""
-    return torch.version.cuda is not None and hasattr(torch.cuda, "_compile_kernel")
+    """Return whether this build of torch compiles kernels at run time.
+
+    torch has no public function for it. If it cannot, its operations run one by one, which the log
+    says once.
+    """
+    kernel = getattr(getattr(torch.cuda, "_utils", None), "_CudaKernel", None)
+    able = hasattr(torch.cuda, "_compile_kernel") and hasattr(kernel, "set_shared_memory_config")
+    if torch.version.cuda is not None and not able:
+        _say_slow()
+    return torch.version.cuda is not None and able
+
+
+@lru_cache(maxsize=1)
+def _say_slow() -> None:
+    _log.warning(
+        "torch %s does not compile kernels at run time (2.13 does); its operations run one by one",
+        torch.__version__,
+    )
 
 
 def _of(precision: str) -> torch.dtype:
