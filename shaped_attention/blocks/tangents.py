@@ -126,7 +126,7 @@ class WithTangents(Block):
     >>> u0 = np.kron(np.eye(2), sa.equicorrelated(2, 0.5))
     >>> layer = sa.WithTangents(sa.ShapedAttention(gamma=0.5), count=1)
     >>> sa.simulate_chain(layer, u0, width=50, depth=5, samples=10).V.shape
-    (6, 10, 4, 4)
+    (2, 10, 4, 4)
     """
 
     inner: Block
