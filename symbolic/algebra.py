@@ -235,13 +235,13 @@ def _distinct(names: list[str]) -> list[str]:
     ]
 
 
-def symbolic_covariance(tokens: int) -> Matrix:
-    """Return the symmetric matrix of symbols V_11, V_12, ..., V_mm."""
+def symbolic_covariance(tokens: int, name: str = "V") -> Matrix:
+    """Return the symmetric matrix of symbols V_11, V_12, ..., V_mm, or of another name."""
     mark = "_" if tokens > 9 else ""
     return Matrix(
         tokens,
         tokens,
-        lambda a, b: Symbol(f"V_{min(a, b) + 1}{mark}{max(a, b) + 1}", real=True),
+        lambda a, b: Symbol(f"{name}_{min(a, b) + 1}{mark}{max(a, b) + 1}", real=True),
     )
 
 

@@ -31,11 +31,7 @@ def two_copies(mask: Mask, tokens: int) -> list[list[bool]]:
 
 def joint_covariance(tokens: int, tangents: int) -> Matrix:
     """Return U ((1 + p) m square), in symbols U_11, U_12, ...: rows of values, then of tangents."""
-    size = (1 + tangents) * tokens
-    mark = "_" if size > 9 else ""
-    return Matrix(
-        size, size, lambda a, b: Symbol(f"U_{min(a, b) + 1}{mark}{max(a, b) + 1}", real=True)
-    )
+    return symbolic_covariance((1 + tangents) * tokens, "U")
 
 
 def tangent_drift(layer: Layer, tokens: int, tangents: int = 1) -> Matrix:

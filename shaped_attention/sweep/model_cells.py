@@ -27,7 +27,7 @@ def config_fields(config: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CellOfModel:
-    """Model at initialisation with the vocabulary `ids` of its tokens; time counts layers."""
+    """A model at initialisation and the vocabulary indices `ids` of its tokens; time is layers."""
 
     samplers = ("model",)
     any_name = True

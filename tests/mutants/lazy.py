@@ -207,7 +207,7 @@ LAZY = [
         _TANGENTS,
         "return _square(u[0][k] + u[k][0], u[k][0], none)",
         "return _square(u[0][k], u[k][0], none)",
-        ("test_with_tangents.py::test_drift_of_attention_is_the_closed_form",),
+        ("test_with_tangents.py::test_drift_of_relu_is_the_closed_form",),
     ),
     Mutant(
         "copies-see-each-other",
