@@ -102,6 +102,20 @@ def test_data_of_another_command_are_not_replaced(run, tmp_path):
     assert not refused.stdout
     assert {path: path.read_bytes() for path in (tmp_path / "results").iterdir()} == before
     assert run("compare", *SMALL, "--tokens", "3", "--results", "three").exit_code == 0
+    elsewhere = run(
+        "compare", *SMALL, "--tokens", "3", "--results", "four", "--figures", "results"
+    )  # fmt: skip
+    assert elsewhere.exit_code == 2
+    assert elsewhere.stderr.strip().endswith(
+        f"Error: {place.with_name('compare-trajectories.png')} exists; choose another folder with "
+        "--figures, or --overwrite"
+    )
+    (tmp_path / "five").mkdir()
+    (tmp_path / "five" / "chain.nc").touch()
+    kept = run("compare", *SMALL, "--tokens", "3", "--results", "five")
+    assert kept.exit_code == 2
+    assert f"{Path('five') / 'chain.nc'} exists" in kept.stderr
+    assert {path: path.read_bytes() for path in (tmp_path / "results").iterdir()} == before
     assert run("compare", *SMALL, "--tokens", "3", "--overwrite").exit_code == 0
     for folder in ("results", "three"):
         assert load(tmp_path / folder / "sde.nc").sizes["row"] == 3

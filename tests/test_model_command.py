@@ -50,10 +50,10 @@ def test_the_table_and_the_verdict_are_those_of_the_library(run, tmp_path):
     assert summary_table(expected) in result.output
     assert verdict(expected) in flat(result.output)
     assert "llama: llama, 2 layers of width 16; 5 tokens, 4 samples" in result.output
-    stored = load(tmp_path / "data" / "model.nc")
+    stored = load(tmp_path / "data" / "model-llama.nc")
     assert model_summary(stored)["cosine"].identical(expected["cosine"])
     files = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert files == {"model.png", "model.svg"}
+    assert files == {"model-llama.png", "model-llama.svg"}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,8 @@ def test_two_models_have_two_tables_and_a_comparison(run, tmp_path):
     tables = [line for line in result.output.splitlines() if line.startswith("layer ")]
     assert len(tables) == 2
     assert "\nllama and gpt2\nThe effective rank after the last layer is" in result.output
-    assert {path.name for path in (tmp_path / "data").iterdir()} == {"model-1.nc", "model-2.nc"}
+    data = {path.name for path in (tmp_path / "data").iterdir()}
+    assert data == {"model-llama.nc", "model-gpt2.nc"}
     twice = run("llama.json", "llama.json", "--set", "num_hidden_layers=3")
     assert twice.exit_code == 0, twice.output
     assert "llama and llama (llama.json)" in twice.output
@@ -104,9 +105,53 @@ def test_fields_are_set(run):
     assert [line.split()[0] for line in table] == ["0", "15", "30"]
 
 
+def test_files_of_an_earlier_command_are_not_replaced(run, tmp_path):
+    """Each configuration and each changed field has files of its own; --overwrite replaces them."""
+    assert run("llama.json", "--results", "data").exit_code == 0
+    others = (("gpt2",), ("llama.json", "gpt2"), ("llama.json", "--set", "hidden_act=gelu"))
+    for arguments in others:
+        result = run(*arguments)
+        assert result.exit_code == 0, result.output
+    figures = {path: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
+    assert {path.stem for path in figures} == {
+        "model-llama", "model-gpt2", "model-llama-gpt2", "model-llama-hidden_act=gelu",
+    }  # fmt: skip
+    for options, place, option in (
+        ((), "figures/model-llama.png", "--figures"),
+        (("--figures", "new", "--results", "data"), "data/model-llama.nc", "--results"),
+    ):
+        refused = run("llama.json", "--seed", "1", *options)
+        known = f"Error: {place} exists; choose another folder with {option}, or --overwrite"
+        assert refused.exit_code == 2
+        assert refused.stderr.strip().endswith(known)
+        assert not refused.stdout
+    assert {path: path.read_bytes() for path in (tmp_path / "figures").iterdir()} == figures
+    assert run("llama.json", "--seed", "1", "--results", "data", "--overwrite").exit_code == 0
+    assert (tmp_path / "figures" / "model-llama.png").read_bytes() not in figures.values()
+
+
+def test_names_of_files_are_plain_words(run, tmp_path):
+    """Names of models may be paths, and values of fields JSON."""
+    for family, config in (("gpt2", GPT2), ("llama", LLAMA)):
+        named = config | {"_name_or_path": f"some/{family}"}
+        (tmp_path / f"{family}.json").write_text(json.dumps(named))
+    change = 'rope_scaling={"rope_type": "linear", "factor": 2.0}'
+    assert run("gpt2.json", "llama.json", "--results", "data").exit_code == 0
+    changed = run("llama.json", "--set", change)
+    assert changed.exit_code == 0, changed.output
+    assert {path.name for path in (tmp_path / "figures").glob("*.png")} == {
+        "model-some_gpt2-some_llama.png",
+        "model-some_llama-rope_scaling=_rope_type_linear_factor_2.0.png",
+    }
+    data = {path.name for path in (tmp_path / "data").iterdir()}
+    assert data == {"model-some_gpt2.nc", "model-some_llama.nc"}
+
+
 def test_entropies_can_be_left_out(run):
     assert "entropy, %" in run("llama.json").output
-    assert "ntropy" not in run("llama.json", "--no-entropy").output
+    without = run("llama.json", "--no-entropy", "--overwrite")
+    assert without.exit_code == 0, without.output
+    assert "ntropy" not in without.output
 
 
 @pytest.mark.parametrize("ids", ["3,4,3", "[3, 4, 3]", "ids.txt"])
@@ -119,7 +164,7 @@ def test_ids_of_tokens(run, tmp_path, ids):
     expected = model_summary(
         simulate_model(LLAMA, [3, 4, 3], samples=4, progress=False)
     )["cosine"]  # fmt: skip
-    assert model_summary(load(tmp_path / "data" / "model.nc"))["cosine"].identical(expected)
+    assert model_summary(load(tmp_path / "data" / "model-llama.nc"))["cosine"].identical(expected)
 
 
 def test_lists_that_follow_the_depth_are_reported(run, tmp_path):

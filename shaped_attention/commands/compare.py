@@ -117,8 +117,8 @@ def compare_command(
     Samples the covariance V of m tokens through (1) networks with real weight matrices, (2) the
     exact chain of their covariances and (3) the limiting SDE; prints the distances between their
     laws at the last layer with confidence bounds, plots the results, and saves network.nc,
-    chain.nc, sde.nc and comparison.json in the folder for the data, which must not contain a
-    comparison yet.
+    chain.nc, sde.nc and comparison.json in the folder for the data. Files of an earlier command are
+    replaced only with --overwrite.
     """
     from shaped_attention.blocks.catalogue import named_layer, rescaled
     from shaped_attention.figures import study
@@ -139,7 +139,8 @@ def compare_command(
     check_writable(results, "results")
     if figures is not None:
         check_writable(figures, "figures")
-    check_new(results / "comparison.json", "another folder with --results", overwrite)
+    for option, files in study.files(results, figures or results).items():
+        check_new(f"another folder with {option}", overwrite, files)
     width, depth = options["width"], options["depth"]
     click.echo(f"V_0: {origin}; m = {len(v0)}, mean diagonal {raw:.4g}", nl=False)
     kept = math.isclose(float(v0.diagonal().mean()), raw, rel_tol=1e-9)

@@ -51,7 +51,7 @@ GALLERY: dict[str, Entry] = {
     },
     "compare": Entry(
         ("compare-trajectories", "compare-densities"),
-        (("compare", "--results", STORE),),
+        (("compare", "--results", STORE, "--overwrite"),),
         ("--width", "40", "--depth", "30", "--samples", "64", "--network-samples", "16"),
     ),
     "stopping": Entry(

@@ -14,8 +14,10 @@ from click.core import ParameterSource
 
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.commands.options import (
+    check_new,
     figures_option,
     optional_figure,
+    overwrite_option,
     progress_option,
     results_option,
     seed_option,
@@ -53,6 +55,7 @@ _OPTIONS = [
                  help="Print the names of the shipped configurations, and stop."),
     figures_option,
     results_option,
+    overwrite_option,
     progress_option,
 ]  # fmt: skip
 
@@ -74,8 +77,10 @@ def model_command(
 
     CONFIG is a config.json of the transformers library, a folder with one, or the name of a shipped
     configuration (--list). Prints cosines, effective rank, norms and entropy of attention by layer
-    (median, and 5 and 95 % quantiles over samples) and a verdict, and plots them in model.png and
-    model.svg. Given two configurations, it also prints how they differ, and plots both.
+    (median, and 5 and 95 % quantiles over samples) and a verdict, and plots them in
+    model-CONFIG.png and .svg; what --set changes is part of the name. Files of an earlier command
+    are replaced only with --overwrite. Given two configurations, it also prints how they differ,
+    and plots both.
 
     Takes seconds for GPT-2, and a minute for models with 70 billion parameters.
     """
@@ -96,11 +101,12 @@ def model_command(
     source = context.get_parameter_source("tokens")
     if options["ids"] is not None and source is not ParameterSource.DEFAULT:
         raise ValueError("--ids and --tokens exclude each other")
-    _run(models, **options)
+    _run(models, changes, **options)
 
 
 def _run(
     models: dict[str, Model],
+    changes: tuple[str, ...],
     *,
     tokens: int,
     ids: str | None,
@@ -111,6 +117,7 @@ def _run(
     accept_approximation: bool,
     figures: Path,
     results: Path | None,
+    overwrite: bool,
     progress: bool | None,
 ) -> None:
     from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, model_summary
@@ -127,10 +134,16 @@ def _run(
     # A single token has no cosine, and what is kept in place of V has no missing numbers.
     keep = LAYER_NUMBERS if count > 1 else "V"
     check_writable(figures, "figures")
+    picture = figures / _stem(*models, *changes)
+    pictures = [picture.with_name(f"{picture.name}.{kind}") for kind in ("png", "svg")]
+    check_new("another folder with --figures", overwrite, pictures)
+    places = {}
     if results is not None:
         check_writable(results, "results")
+        places = {name: results / f"{_stem(name, *changes)}.nc" for name in models}
+        check_new("another folder with --results", overwrite, places.values())
     summaries, written = {}, []
-    for k, (name, model) in enumerate(models.items()):
+    for name, model in models.items():
         result = simulate_model(
             model, start, samples=samples, seed=seed, keep=keep, entropy=entropy,
             accept_approximation=accept_approximation, progress=progress,
@@ -142,16 +155,15 @@ def _run(
             click.echo(f"adapted: {text}")
         click.echo(f"\n{summary_table(summary, every)}\n")
         click.echo(f"{fill(verdict(summary), _WIDTH)}\n")
-        if results is not None:
-            suffix = f"-{k + 1}" if len(models) > 1 else ""
-            written.append(save(result, results / f"model{suffix}.nc"))
+        if places:
+            written.append(save(result, places[name]))
     if len(summaries) > 1:
         click.echo(f"{' and '.join(summaries)}\n{fill(compared(summaries), _WIDTH)}\n")
     title = f"{' and '.join(summaries)} at initialisation, {counted}"
     with optional_figure(written):
         from shaped_attention.figures.plots import model_layers, save_figure
 
-        written += save_figure(model_layers(summaries, title), figures / "model")
+        written += save_figure(model_layers(summaries, title), picture)
 
 
 def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]:
@@ -164,6 +176,11 @@ def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]
         name = str(model)
         models[f"{name} ({config})" if name in models else name] = model
     return models
+
+
+def _stem(*names: str) -> str:
+    """Return the name of a file about models and fields that were changed."""
+    return "-".join(["model", *(re.sub(r"[^\w.=-]+", "_", name).strip("_") for name in names)])
 
 
 def _changes(words: Iterable[str]) -> dict[str, Any]:

@@ -189,10 +189,11 @@ overwrite_option = click.option(
 )
 
 
-def check_new(path: Path, how: str, overwrite: bool) -> None:
-    """Raise ValueError if there is something at a path; `how` says what avoids it."""
-    if path.exists() and not overwrite:
-        raise ValueError(f"{path} exists; choose {how}, or --overwrite")
+def check_new(how: str, overwrite: bool, paths: Iterable[Path]) -> None:
+    """Raise ValueError if there is something at one of the paths; `how` says what avoids it."""
+    for path in () if overwrite else paths:
+        if path.exists():
+            raise ValueError(f"{path} exists; choose {how}, or --overwrite")
 
 
 _SHORT = 8

@@ -71,10 +71,16 @@ def stopping_command(
     table = explosion_table(
         ShapedAttention(gamma, tau0), v0, WIDTHS, samples=samples, seed=seed, progress=progress
     )
-    title = rf"$|V|$ reaches $10^4\,|V_0|$: $\gamma={gamma:g}$, $\tau_0={tau0:g}$, $m={tokens}$"
+    title = (
+        r"$|V|$ reaches $10^4\,|V_0|$ in wide chains as often as in the SDE, in narrow ones rarely"
+        f"\n$\\gamma={gamma:g}$, $\\tau_0={tau0:g}$, $m={tokens}$"
+    )
     drawn = plots.explosion_probabilities(table, title)
     data = stopping_map(v0, GAMMAS, TAU0S, samples=map_samples, seed=seed, progress=progress)
-    title = rf"First time an eigenvalue leaves $[10^{{-4}},10^4]$: $n=200$, $m={tokens}$"
+    title = (
+        r"At small $\tau_0$ eigenvalues leave $[10^{-4},10^4]$, sooner and more often in the SDE"
+        f"\nfirst exit of an eigenvalue of $V$: $n=200$, $m={tokens}$"
+    )
     paths = write_figure("stopping-explosion", drawn, table, figures, results)
     paths += write_figure("stopping-map", plots.stopping_maps(data, title), data, figures, results)
     for name in table["curve"].values.tolist():

@@ -133,7 +133,7 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
     from shaped_attention.sweep.tables import check_suffix, export_sweep
 
     check_suffix(output)
-    check_new(output, "another name", overwrite)
+    check_new("another name", overwrite, [output])
     export_sweep(store, output, summary)
     click.echo(output)
 

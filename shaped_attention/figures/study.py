@@ -30,7 +30,19 @@ PAIRS = {
 }
 """The comparisons of a study. Network and chain have the same law: the last one is a check."""
 
+_RESULTS = {"network": "network.nc", "exact chain": "chain.nc", "SDE": "sde.nc"}
+_TABLES = "comparison.json"
+_FIGURES = {kind: f"compare-{kind}" for kind in ("trajectories", "densities")}
 _SAVED_TIMES = 30
+
+
+def files(results: Path, figures: Path) -> dict[str, list[Path]]:
+    """Return the files that `write_study` and `draw_study` write, by the option of their folder."""
+    drawn = [f"{name}.{kind}" for name in _FIGURES.values() for kind in ("png", "svg")]
+    return {
+        "--results": [results / name for name in (_TABLES, *_RESULTS.values())],
+        "--figures": [figures / name for name in drawn],
+    }
 
 
 def run_study(
@@ -114,9 +126,9 @@ def draw_study(
 
     pair = most_correlated_pair(results["SDE"]["V"].values[0, 0])
     written = []
-    for function in (plots.trajectories, plots.densities):
-        figure = function(results, pair=pair, labels=labels, title=title)
-        written += plots.save_figure(figure, folder / f"compare-{function.__name__}")
+    for kind, name in _FIGURES.items():
+        figure = getattr(plots, kind)(results, pair=pair, labels=labels, title=title)
+        written += plots.save_figure(figure, folder / name)
     return written
 
 
@@ -124,9 +136,8 @@ def write_study(
     results: Mapping[str, xr.Dataset], tables: Mapping[str, xr.Dataset], folder: Path
 ) -> list[Path]:
     """Write the three results (netCDF) and the tables (JSON) into a folder."""
-    names = {"network": "network.nc", "exact chain": "chain.nc", "SDE": "sde.nc"}
-    written_results = [save(results[key], folder / name) for key, name in names.items()]
-    target = folder / "comparison.json"
+    written_results = [save(results[key], folder / name) for key, name in _RESULTS.items()]
+    target = folder / _TABLES
     with written(target) as draft:
         text = json.dumps({x: y.to_dict() for x, y in tables.items()}, indent=1, default=plain)
         draft.write_text(text, encoding="utf-8")

@@ -157,7 +157,8 @@ FIGURES: dict[str, Recipe] = {
         "explosion:figure_explosion",
         "explosion:passage_probabilities",
         "Probability of an explosion by time T for two tokens: the exact law and chains.",
-        r"Two tokens: $u=V_{0,0}-2V_{0,1}+V_{1,1}$ reaches %(level)g, or explodes",
+        "Chains approach the exact law of the limit from below as they get wider\n"
+        r"two tokens: probability that $u=V_{0,0}-2V_{0,1}+V_{1,1}$ reaches %(level)g, or explodes",
         options={
             "gammas": (0.35, 0.6),
             "tau0s": (0.5, 1.0),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.ticker import MultipleLocator
 
 from shaped_attention.figures.labels import observable_label, parameter_label
 from shaped_attention.figures.panels import (
@@ -123,6 +124,8 @@ def draw_laws(axes: Sequence[Axes], data: xr.Dataset, name: str, titles: Iterabl
             axis.text(0.03, 0.95, text, transform=axis.transAxes, va="top", fontsize="x-small")
         axis.set_title(str(title), fontsize="medium")
         axis.set(xlabel=_RHO if name == "rho" else _V, xlim=window)
+        if name == "rho":
+            axis.xaxis.set_major_locator(MultipleLocator(0.5))
         axis.set_ylim(bottom=0.0)
 
 

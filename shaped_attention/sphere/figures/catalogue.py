@@ -65,7 +65,9 @@ FIGURES: dict[str, Recipe] = {
         "figures.phase:ensemble_phase",
         "phase:phase_panels",
         "Probability that two tokens are close, for random matrices and uniform tokens.",
-        r"Random matrices: %(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d, "
+        r"Large $\beta$ keeps tokens apart only where $V = Q^\top K$, not where $V$ is independent"
+        "\n"
+        r"random matrices: %(attention)s, $d$ = %(dimension)d, $N$ = %(tokens)d, "
         r"$\delta$ = %(delta)g",
         options={
             "ensembles": Option(
