@@ -26,9 +26,15 @@ from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import LARGEST_RADIUS
 from shaped_attention.samplers.loop import run_paths
+from shaped_attention.samplers.memory import check_kept
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.results import Measure, kept_of, make_result
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options, specify
+from shaped_attention.samplers.specification import (
+    MEMORY_BUDGET,
+    Options,
+    Specification,
+    specify,
+)
 from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import Task, task_of
 
@@ -111,21 +117,17 @@ def simulate_model(
     check_chain(known.layer)
     if entropy:
         _check_heads(known)
-    start, v0 = _start(known, tokens)
-    spec = specify(
-        known.layer, v0, width=known.width, steps=known.depth, dt=1.0, samples=samples, seed=seed,
-        options=Options(
-            save_every=1, radius=LARGEST_RADIUS, device=device, dtype=dtype, chunk=chunk,
-            memory=memory, keep=keep, progress=progress, keep_state=True,
-        ),
-        embedded=start, start_name="tokens",
-    )  # fmt: skip
+    options = Options(
+        device=device, dtype=dtype, chunk=chunk, memory=memory, keep=keep, progress=progress
+    )
+    spec = specified(known, tokens, samples, seed, options)
     task = task_of(spec, "model", known.width)
     stepper = stepper_of(spec, task)
     if entropy and stepper.gives_entropies:
         task = replace(task, weights=True)
         stepper = stepper_of(spec, task)
     kept = kept_of(keep, spec.tokens)
+    check_kept(spec, kept.numbers(spec.tokens))
     measures: dict[str, Measure] = {"kept": kept}
     if entropy:
         measures["entropy"] = _Entropies(task)
@@ -158,6 +160,18 @@ def simulate_model(
         result = result.assign(attention_entropy=(dims, by_head, attrs))
         result = result.assign_coords(layer=np.arange(1, len(values) + 1))
     return result.assign_attrs(model=str(known), width=known.width)
+
+
+def specified(
+    model: Model, tokens: int | ArrayLike, samples: int, seed: int, options: Options
+) -> Specification:
+    """Return the specification of a run, whose layers are all stored."""
+    start, v0 = _start(model, tokens)
+    return specify(
+        model.layer, v0, width=model.width, steps=model.depth, dt=1.0, samples=samples, seed=seed,
+        options=replace(options, save_every=1, radius=LARGEST_RADIUS, keep_state=True),
+        embedded=start, start_name="tokens",
+    )  # fmt: skip
 
 
 def _start(model: Model, tokens: Any) -> tuple[EmbeddedStart | None, Array]:

@@ -190,6 +190,10 @@ class Block(ABC):
     def check(self, tokens: int, width: int | None) -> None:  # noqa: B027 (most need no check)
         """Raise ValueError if the block cannot act on this number of tokens at this width."""
 
+    def widest(self, width: int) -> int:
+        """Return the most columns that a branch with real weights has, for estimates of memory."""
+        return width
+
     def specification(self) -> dict[str, Any]:
         """Return name and fields as plain data that JSON can hold."""
         return self.named({x.name: getattr(self, x.name) for x in fields(self)})

@@ -217,6 +217,10 @@ class ShapedMLP(Block):
         """Return the number of hidden units at a width."""
         return _units(self.hidden_ratio, width) if self.hidden is None else self.hidden
 
+    def widest(self, width: int) -> int:
+        """Return the width, or the number of hidden units if it is larger."""
+        return max(width, self.units(width))
+
     def check(self, tokens: int, width: int | None) -> None:
         """Raise ValueError if there are no hidden units, or both slopes vanish at some depth."""
         if width is None:

@@ -147,6 +147,10 @@ class Normalised(Block):
         """Check the inner block."""
         self.inner.check(tokens, width)
 
+    def widest(self, width: int) -> int:
+        """Return the most columns of the inner block."""
+        return self.inner.widest(width)
+
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the inner block's branch, with the norms before and behind it."""
         seen = self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens

@@ -157,6 +157,10 @@ class Parallel(Block):
         for block in self.blocks:
             block.check(tokens, width)
 
+    def widest(self, width: int) -> int:
+        """Return the most columns of a branch."""
+        return max(block.widest(width) for block in self.blocks)
+
     def skip_weight(self, p: Parameters) -> Any:
         """Return lambda, the weight of the skip connection."""
         if self.skip is not None:

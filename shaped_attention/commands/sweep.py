@@ -78,6 +78,8 @@ def plan(file: Path) -> None:
     click.echo(f"cells     {cost.cells}: {shape_of(sweep)}")
     click.echo(f"samplers  {', '.join(sweep.samplers)}; {sweep.samples} samples each, at most")
     click.echo(f"units     {cost.units} of {sweep.block} samples, {_size(cost.unit_bytes)} each")
+    moving = ", ".join(f"{count} of {name}" for name, count in cost.together.items())
+    click.echo(f"memory    {_size(cost.memory)} on {sweep.device}, so that {moving} move together")
     click.echo(f"store     {_size(cost.store_bytes)} before compression (keep = {sweep.keep!r})")
     parts = ", ".join(f"{name} {duration(s)}" for name, s in cost.by_sampler.items())
     click.echo(f"time      about {duration(cost.seconds)} in one process ({parts})")

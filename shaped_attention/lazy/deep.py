@@ -110,7 +110,7 @@ def deep_networks(
     probe = DeepNetwork(spec, width, min(depth, len(spec.pattern)), 0, 1)
     probe.forward()
     layers = -(-depth // len(spec.pattern))
-    size = chunk_of_samples(probe.entries() * layers * passes, spec, options.chunk)
+    size = chunk_of_samples(probe.entries() * layers * passes, spec)
     for first in range(0, samples, size):
         yield DeepNetwork(spec, width, depth, first, min(size, samples - first))
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.checks import check_count
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.space import new_rows
 from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Sum
 from shaped_attention.libraries import Tensor, torch
+from shaped_attention.samplers.memory import check_one_fits, chunk_size, of_rows
 from shaped_attention.samplers.specification import Specification
 
 
@@ -53,25 +53,17 @@ class Weights(dict[str, Matrix]):
         return project
 
 
-def chunk_of_samples(
-    entries: int, spec: Specification, chunk: int | None, hint: str = "fewer layers"
-) -> int:
-    """Return how many samples move together, from the numbers that one takes.
+def chunk_of_samples(entries: int, spec: Specification, hint: str = "fewer layers") -> int:
+    """Return how many samples move together, from the numbers that one keeps.
 
     Raises
     ------
     ValueError
         If a single one takes more than the memory of the specification.
     """
-    if chunk is not None:
-        check_count("chunk", chunk)
-    memory, bytes_of_one = spec.options.memory, entries * spec.dtype.itemsize
-    if bytes_of_one > memory:
-        raise ValueError(
-            f"memory must be at least {bytes_of_one / 2**30:.3g} GiB, about what one sample takes; "
-            f"got {memory / 2**30:.3g} GiB; {hint} or hidden units need less"
-        )
-    return chunk or max(1, min(spec.samples, memory // max(1, bytes_of_one)))
+    bytes_of_one = of_rows(entries, spec.dtype.itemsize)
+    check_one_fits(spec, bytes_of_one, hint)
+    return chunk_size(spec, bytes_of_one, threads=1)
 
 
 def start_of(spec: Specification, width: int, source: Source) -> Rows:

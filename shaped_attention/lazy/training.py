@@ -124,14 +124,15 @@ def simulate_training(
         )
     spec = specify(
         layer, tokens, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(device=device, dtype=dtype, memory=memory), start_name="tokens",
+        options=Options(device=device, dtype=dtype, chunk=chunk, memory=memory),
+        start_name="tokens",
     )  # fmt: skip
     goal, outputs = _targets(targets, spec.tokens, classes)
     probe = _Run(spec, width, depth, goal, outputs, 0, 1)
     probe.step()
     rule.check(list(probe.weights))
-    # The frames grow with every step, and so do directions and updates of explicit spaces.
-    size = chunk_of_samples(probe.entries() * _SAFETY * (steps + 1), spec, chunk, "fewer steps")
+    # The frames grow with every step, and with them the directions and updates of that step.
+    size = chunk_of_samples(probe.entries() * _SAFETY * (steps + 1) ** 2, spec, "fewer steps")
     parts = []
     for first in range(0, samples, size):
         count = min(size, samples - first)

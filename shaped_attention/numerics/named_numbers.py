@@ -25,7 +25,7 @@ from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.primitives import NO_RULE, Numbers
 from shaped_attention.numerics.scalars import Number
 
-_COLUMNS = 256
+HIDDEN_AT_A_TIME = 256
 """Number of hidden units drawn at once; even, and fixed so that chunks do not reorder a sum."""
 
 
@@ -135,7 +135,7 @@ class TorchNumbers(Numbers):
 
     def hidden_columns(self, name: str, rows: int, count: int) -> Iterator[Tensor]:
         """Yield a Gaussian matrix (B, rows, count), a fixed number of columns at a time."""
-        yield from self._draws(name, 0).column_blocks(rows, count, _COLUMNS)
+        yield from self._draws(name, 0).column_blocks(rows, count, HIDDEN_AT_A_TIME)
 
 
 class TracedNumbers(Numbers):

@@ -20,6 +20,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.threads import one_thread_of_worker, thread_count
+from shaped_attention.samplers.memory import check_kept
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.results import Measure, Run, kept_of, make_result
 from shaped_attention.samplers.specification import Specification
@@ -43,6 +44,7 @@ def sample(
 ) -> xr.Dataset:
     """Move all paths of a specification, and return what is kept of them as a result."""
     kept = kept_of(spec.options.keep, spec.tokens)
+    check_kept(spec, kept.numbers(spec.tokens))
     run = run_paths(spec, stepper, sampler, {"kept": kept})
     return make_result(sampler, spec, run, parameters, kept.names)
 

@@ -23,6 +23,7 @@ from shaped_attention.numerics.vector_products import multiply_weights
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import Resumed
 from shaped_attention.samplers.loop import sample
+from shaped_attention.samplers.memory import chunk_size, of_network
 from shaped_attention.samplers.specification import (
     Options,
     SamplerOptions,
@@ -31,9 +32,9 @@ from shaped_attention.samplers.specification import (
     with_options,
 )
 from shaped_attention.samplers.steppers import (
+    PREFERRED_ON_DEVICE,
     Array,
     Batch,
-    chunk_size,
     completed,
     threads_of_a_chunk,
 )
@@ -94,8 +95,9 @@ class WeightProduct:
         for start in range(0, columns, block):
             count = min(block, columns - start)
             weights = self._draws.normals_at(slot, start * fan_in, count * fan_in)
-            product = x @ weights.unflatten(1, (count, fan_in)).mT
-            out[..., start : start + count] = product
+            out[..., start : start + count] = x @ weights.unflatten(1, (count, fan_in)).mT
+            # Before the next ones are made.
+            del weights
         return out
 
 
@@ -120,12 +122,15 @@ class WeightStepper(TorchStepper):
         self.divisor, self._threads = float(self.width), threads
         self._key = stream_key(task.keys.seed, "network")
 
+    def bytes_of_one(self, spec: Specification) -> float:
+        """Return the bytes that a network takes where it moves, without its weights."""
+        return of_network(self.task, self.dtype.itemsize)
+
     def chunk(self, spec: Specification) -> int:
         """Return how many networks of a run move together."""
-        # tokens and their images under the weights
-        per_sample = 8.0 * self.dtype.itemsize * self.width * spec.tokens
-        preferred = max(self.size, _PREFERRED_CHUNK) if self.device.type == "cpu" else 2**20
-        return chunk_size(spec, per_sample, preferred, self.size)
+        on_host = self.device.type == "cpu"
+        preferred = max(self.size, _PREFERRED_CHUNK) if on_host else PREFERRED_ON_DEVICE
+        return chunk_size(spec, self.bytes_of_one(spec), preferred, self.size)
 
     def workspace(self) -> Team:
         """Return threads that share the columns of large matrices."""
@@ -183,8 +188,12 @@ def simulate_network(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
         options=Options(**options),
     )  # fmt: skip
-    task = task_of(spec, "network", width)
-    chunk_of_one_thread = WeightStepper(task, spec.device, spec.dtype).chunk(spec)
-    threads = threads_of_a_chunk(spec, chunk_of_one_thread)
-    stepper = WeightStepper(task, spec.device, spec.dtype, threads)
+    stepper = stepper_of_networks(spec, width)
     return sample(spec, stepper, "network", {"width": width, "depth": depth})
+
+
+def stepper_of_networks(spec: Specification, width: int) -> WeightStepper:
+    """Return what moves the networks of a run."""
+    task = task_of(spec, "network", width)
+    threads = threads_of_a_chunk(spec, WeightStepper(task, spec.device, spec.dtype).chunk(spec))
+    return WeightStepper(task, spec.device, spec.dtype, threads)

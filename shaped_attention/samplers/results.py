@@ -52,6 +52,10 @@ class Kept:
         """Return the values (count, m, m) or (count, names)."""
         return self.function(paths.covariances(point))
 
+    def numbers(self, tokens: int) -> int:
+        """Return how many numbers are kept of a sample at each stored time."""
+        return len(self.names) or tokens**2
+
 
 def kept_of(keep: str, tokens: int) -> Kept:
     """Return what "V", "observables" or "module:function" keeps.

@@ -21,7 +21,13 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import Resumed
 from shaped_attention.samplers.clock_step import can_explode, first_order
 from shaped_attention.samplers.loop import sample
-from shaped_attention.samplers.specification import Options, SamplerOptions, specify, with_options
+from shaped_attention.samplers.specification import (
+    Options,
+    SamplerOptions,
+    Specification,
+    specify,
+    with_options,
+)
 from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import task_of
 
@@ -103,7 +109,7 @@ def integrate_sde(
         requirement = "'torchsde' or 'direct' for normalised blocks, whose paths cannot explode"
         raise argument_error("method", requirement, method)
     if method is None:
-        method = "clock" if can_explode(spec.pattern, spec.tokens) else "torchsde"
+        method = default_method(spec)
     parameters = {"horizon": horizon, "step": step, "method": method}
     if method == "clock":
         for block in first_order(spec.pattern, spec.tokens):
@@ -132,6 +138,11 @@ def integrate_sde(
             stacklevel=3,  # the caller of the recorded function
         )
     return result
+
+
+def default_method(spec: Specification) -> str:
+    """Return the clock where paths can explode, and torchsde elsewhere."""
+    return "clock" if can_explode(spec.pattern, spec.tokens) else "torchsde"
 
 
 def count_steps(horizon: float, step: float) -> int:

@@ -75,6 +75,10 @@ class SphereCell:
         """Return a text that two cells share if their flows are the same."""
         return repr(self)
 
+    def together(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> int:
+        """Return the samples that the flow takes together: all of a unit, or the chunk."""
+        return min(settings["samples"], settings["chunk"] or settings["samples"])
+
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the flow."""
         start = uniform_start(self.tokens, self.dimension, settings["samples"], settings["seed"])

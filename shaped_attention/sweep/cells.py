@@ -66,7 +66,10 @@ class Cell(Protocol):
         """Return a text that two cells share if the sampler does the same for both."""
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
-        """Run the sampler; `settings` are samples, seed, device, dtype and chunk."""
+        """Run the sampler; `settings` are samples, seed, device, dtype, chunk and memory."""
+
+    def together(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> int:
+        """Return how many samples move together in such a run."""
 
 
 def kind_of(layer: Any) -> type[Cell]:

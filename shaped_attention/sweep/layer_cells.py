@@ -33,9 +33,11 @@ from shaped_attention.checks import (
 from shaped_attention.numerics.covariance import check_covariance, equicorrelated
 from shaped_attention.results.provenance import plain
 from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.network import simulate_network
-from shaped_attention.samplers.sde import count_steps, integrate_sde
-from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.network import simulate_network, stepper_of_networks
+from shaped_attention.samplers.sde import count_steps, default_method, integrate_sde
+from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.steppers import stepper_of
+from shaped_attention.samplers.task import task_of
 from shaped_attention.sweep.cells import whole_steps
 from shaped_attention.trust import function_named
 
@@ -129,12 +131,27 @@ class CellOfLayer:
             check_limit(self.layer)
         elif sampler == "chain":
             check_chain(self.layer)
+        self._specified(sampler, samples, seed, Options(radius=self.radius, dtype=dtype))
+
+    def _specified(self, sampler: str, samples: int, seed: int, options: Options) -> Specification:
         width = None if sampler == "sde" else self.width
-        specify(
+        return specify(
             self.layer, self.v0, width=width, steps=self.steps(sampler),
             dt=self.step if width is None else 1.0 / width, samples=samples, seed=seed,
-            options=Options(radius=self.radius, dtype=dtype),
+            options=options,
         )  # fmt: skip
+
+    def together(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> int:
+        """Return how many samples move together."""
+        samples, seed = settings.pop("samples"), settings.pop("seed")
+        times = self.times(sampler, fractions)
+        options = Options(times=times, radius=self.radius, **settings)
+        spec = self._specified(sampler, samples, seed, options)
+        if sampler == "network":
+            return stepper_of_networks(spec, self.width or 1).chunk(spec)
+        if sampler == "chain":
+            return stepper_of(spec, task_of(spec, "chain", self.width)).chunk(spec)
+        return stepper_of(spec, task_of(spec, "sde", None, default_method(spec))).chunk(spec)
 
     def identity(self, sampler: str) -> str:
         """Return a digest of everything that the sampler receives."""

@@ -11,9 +11,12 @@ import xarray as xr
 from shaped_attention.architectures.configurations import read_config
 from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.reading import model_from_config
-from shaped_attention.architectures.simulate import simulate_model
+from shaped_attention.architectures.simulate import simulate_model, specified
 from shaped_attention.architectures.tokens import checked_ids
 from shaped_attention.blocks.base import check_chain
+from shaped_attention.samplers.specification import Options
+from shaped_attention.samplers.steppers import stepper_of
+from shaped_attention.samplers.task import task_of
 from shaped_attention.sweep.cells import DEFAULTS, whole_steps
 
 _OWN = ("layer", "config", "tokens", "ids", "accept_approximation")
@@ -91,6 +94,12 @@ class CellOfModel:
     def identity(self, sampler: str) -> str:
         """Return a text that two cells share if their models have one law."""
         return repr((replace(self.model, unused=(), name=""), self.ids))
+
+    def together(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> int:
+        """Return how many samples move together."""
+        samples, seed = settings.pop("samples"), settings.pop("seed")
+        spec = specified(self.model, list(self.ids), samples, seed, Options(**settings))
+        return stepper_of(spec, task_of(spec, "model", self.model.width)).chunk(spec)
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler."""

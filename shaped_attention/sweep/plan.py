@@ -16,7 +16,7 @@ from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
 from shaped_attention.sweep.store_layout import layouts
 from shaped_attention.sweep.toml import as_sweep
-from shaped_attention.sweep.work_units import run_unit
+from shaped_attention.sweep.work_units import memory_of, run_unit
 
 _PROBES = 4
 _PROBE_SECONDS = 0.2
@@ -38,6 +38,11 @@ class Plan:
         Expected time on one worker in this process, estimated by probing some cells.
     by_sampler
         Expected seconds per sampler.
+    memory
+        Bytes that a unit may take while it runs: on a CUDA device, half of what is free there.
+    together
+        Number of samples of a unit that then move together, per sampler, in the cell with most
+        tokens.
     """
 
     cells: int
@@ -46,6 +51,8 @@ class Plan:
     unit_bytes: int
     seconds: float
     by_sampler: dict[str, float]
+    memory: int
+    together: dict[str, int]
 
 
 @with_types
@@ -70,7 +77,20 @@ def plan_sweep(sweep: Sweep | str | Path) -> Plan:
     store = cells * len(sweep.samplers) * per_cell
     unit = 8 * sweep.block * max(sweep.tokens) ** 2 * (14 + len(sweep.fractions))
     by_sampler = {name: _seconds_of(sweep, number) for number, name in enumerate(sweep.samplers)}
-    return Plan(cells, units, store, unit, sum(by_sampler.values()), by_sampler)
+    memory = memory_of(sweep.device)
+    together = {name: _together(sweep, name, memory) for name in sweep.samplers}
+    return Plan(cells, units, store, unit, sum(by_sampler.values()), by_sampler, memory, together)
+
+
+def _together(sweep: Sweep, sampler: str, memory: int) -> int:
+    """Return how many samples of a unit move together in the cell with most tokens."""
+    cells = [sweep.cell(index) for index in np.ndindex(sweep.shape)]
+    samples = min(sweep.samples, sweep.block)
+    chunk = max(cells, key=lambda cell: cell.tokens).together(
+        sampler, sweep.fractions, samples=samples, seed=0, device=sweep.device, dtype=sweep.dtype,
+        chunk=None, memory=memory,
+    )  # fmt: skip
+    return min(samples, chunk)
 
 
 def _seconds_of(sweep: Sweep, sampler: int) -> float:

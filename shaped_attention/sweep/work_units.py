@@ -13,6 +13,8 @@ from shaped_attention.libraries import torch
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.result_axis import axis_of, stopping_times
 from shaped_attention.numerics.seeds import derived_seed
+from shaped_attention.samplers.memory import budget
+from shaped_attention.samplers.specification import MEMORY_BUDGET
 from shaped_attention.sweep.cells import DEFAULTS, Cell
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.specification import Sweep
@@ -34,13 +36,19 @@ def unit_seed(sweep: Sweep, unit: Unit) -> int:
     return derived_seed(sweep.seed, values, unit.block)
 
 
+def memory_of(place: str) -> int:
+    """Return the bytes that a unit may take: on a device, what a run may have there."""
+    return budget(place, None) or MEMORY_BUDGET
+
+
 def run_unit(
     sweep: Sweep, unit: Unit, device: str | None = None, threads: int | None = None
 ) -> dict[str, NDArray[Any]]:
     """Simulate a unit and return what the store keeps of it.
 
-    `device` replaces the sweep's, and `threads` is set for the whole process. A unit that does not
-    fit into memory is run in smaller chunks, which do not change the result.
+    `device` replaces the sweep's, and `threads` is set for the whole process. As many samples move
+    together as fit into what the device has free when the unit starts; a unit that does not fit
+    after all is run in smaller chunks. Neither changes the result.
 
     Returns
     -------
@@ -65,7 +73,7 @@ def run_unit(
         try:
             result = cell.sample(
                 sampler, sweep.fractions, samples=samples, seed=seed, device=place,
-                dtype=sweep.dtype, chunk=chunk,
+                dtype=sweep.dtype, chunk=chunk, memory=memory_of(place),
             )  # fmt: skip
             return _kept(sweep, cell, result)
         except (MemoryError, torch.OutOfMemoryError) as error:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.threads import thread_count
 from shaped_attention.numerics.tiles import LARGEST_FACTOR
+from shaped_attention.samplers.memory import chunk_size, of_compiled
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.task import Task
 
@@ -35,6 +36,9 @@ SHIFT = 0.5826
 
 NEAR = 0.25
 """Traces of V, in units of the radius, above which the shift is computed."""
+
+PREFERRED_ON_DEVICE = 2**20
+"""Number of paths that fill any device many times over, if its memory holds them."""
 
 _SMALLEST_ENTRIES = 2**11
 """Below this size, the interpreter time of a chunk outweighs a second thread's gain (measured)."""
@@ -125,20 +129,21 @@ class Stepper(ABC):
         """Whether steps are shorter than the grid where paths are fast."""
         return self.task.method == "clock"
 
+    def bytes_of_one(self, spec: Specification) -> float:
+        """Return the bytes that a path of a run takes where it moves."""
+        return of_compiled(spec, self.task.method)
+
     def chunk(self, spec: Specification) -> int:
         """Return how many paths of a run move together."""
-        m = spec.tokens
+        square = spec.tokens**2
         if self.clock:
-            per_sample = 8.0 * m * m * (4 + len(spec.saved)) + 16 * m * 64
-            sizes = _PREFERRED_BY_CLOCK, max(1, _SMALLEST_ENTRIES // m**2)
+            preferred, smallest = _PREFERRED_BY_CLOCK, max(1, _SMALLEST_ENTRIES // square)
         elif self.task.method == "torchsde":
-            per_sample = spec.dtype.itemsize * m * m * (14.0 + len(spec.saved))
-            sizes = max(1, _PREFERRED_BY_TORCHSDE // m**2), _SMALLEST_BY_TORCHSDE // m**2
+            preferred = max(1, _PREFERRED_BY_TORCHSDE // square)
+            smallest = _SMALLEST_BY_TORCHSDE // square
         else:
-            per_sample = 8.0 * 40 * m * m * spec.groups + 16 * m * 64
-            sizes = self.preferred_chunk, _SMALLEST_ENTRIES // m**2
-        preferred, smallest = sizes
-        return chunk_size(spec, per_sample, preferred, self.together, smallest)
+            preferred, smallest = self.preferred_chunk, _SMALLEST_ENTRIES // square
+        return chunk_size(spec, self.bytes_of_one(spec), preferred, self.together, smallest)
 
     def rows(self, count: int) -> int:
         """Return how many rows move `count` paths."""
@@ -255,23 +260,6 @@ class CompiledBrownian(CompiledStepper, Brownian):
     @abstractmethod
     def stop_outside(self, batch: Batch, time: float) -> None:
         """Stop the paths that are outside the radius at this time."""
-
-
-def chunk_size(
-    spec: Specification, bytes_per_sample: float, preferred: int, multiple: int, smallest: int = 1
-) -> int:
-    """Return the chunk size: the caller's, or `preferred` reduced to fit memory and threads.
-
-    Work is not divided among threads below `smallest`, where it would cost more than it gains.
-    """
-    if spec.options.chunk is not None:
-        size = spec.options.chunk
-    else:
-        threads = thread_count(spec.place)
-        fitting = int(spec.options.memory / threads / max(bytes_per_sample, 1.0))
-        shared = max(smallest, -(-spec.samples // threads))
-        size = max(1, min(preferred, fitting, shared))
-    return -(-size // multiple) * multiple
 
 
 def threads_of_a_chunk(spec: Specification, size: int) -> int:

@@ -11,16 +11,21 @@ from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.device.launch import CudaKernel, Kernel, can_compile
 from shaped_attention.numerics.device.source import kernel_source
 from shaped_attention.numerics.tile_interpreter import Packed
+from shaped_attention.samplers.memory import chunk_size, of_kernel
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import NEAR, SHIFT, Batch, CompiledStepper, Mask, chunk_size
+from shaped_attention.samplers.steppers import (
+    NEAR,
+    PREFERRED_ON_DEVICE,
+    SHIFT,
+    Batch,
+    CompiledStepper,
+    Mask,
+)
 from shaped_attention.samplers.steppers.torch_descriptions import DeviceArrays
 from shaped_attention.samplers.task import Task
 
 MOST_TOKENS = 64
 """Tokens up to which a warp has a path; library calls are faster from there on."""
-
-_PREFERRED = 2**20
-"""Number of paths that fill any device many times over."""
 
 
 def stepper_of(spec: Specification, task: Task) -> CompiledStepper | None:
@@ -60,10 +65,13 @@ class DeviceStepper(DeviceArrays, CompiledStepper):
         self.table = torch.tensor(self.packed.table, dtype=self.state_dtype, device=device)
         self.keys = torch.tensor(self.packed.keys, device=device)
 
+    def bytes_of_one(self, spec: Specification) -> float:
+        """Return the bytes that a path of a run takes on the device."""
+        return of_kernel(self.task, self.state_dtype.itemsize, len(spec.saved))
+
     def chunk(self, spec: Specification) -> int:
         """Return how many paths of a run move together."""
-        entries = spec.tokens**2 * self.task.groups
-        return chunk_size(spec, 8.0 * entries * (4 + len(spec.saved) * self.clock), _PREFERRED, 1)
+        return chunk_size(spec, self.bytes_of_one(spec), PREFERRED_ON_DEVICE)
 
     def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
         """Move paths towards a grid point; return whether the whole budget was used."""

@@ -17,8 +17,10 @@ from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.clock_step import clock_speed, clock_step, norm_spread
+from shaped_attention.samplers.memory import chunk_size, of_torch
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import (
+    PREFERRED_ON_DEVICE,
     Array,
     Batch,
     Brownian,
@@ -84,7 +86,9 @@ class TorchStepper(DeviceArrays, SingleStepper):
 
     def chunk(self, spec: Specification) -> int:
         """Return how many paths of a run move together."""
-        return self.size if self.device.type == "cpu" else super().chunk(spec)
+        if self.device.type == "cpu":
+            return self.size
+        return chunk_size(spec, self.bytes_of_one(spec), PREFERRED_ON_DEVICE)
 
     def rows(self, count: int) -> int:
         """Return the rows of whole batches of a fixed size."""
@@ -110,6 +114,10 @@ class TorchStepper(DeviceArrays, SingleStepper):
 
 class DescriptionStepper(TorchStepper, Brownian, Clocked):
     """The chain and the limit, by the descriptions of their blocks."""
+
+    def bytes_of_one(self, spec: Specification) -> float:
+        """Return the bytes that a path of a run takes on the device."""
+        return of_torch(self.task, self.dtype.itemsize, spec.eager)
 
     def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Tensor:
         """Return the states after a step of each row."""

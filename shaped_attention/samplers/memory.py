@@ -1,0 +1,187 @@
+"""Memory of a run: the bytes that a sample takes while it moves, and how many samples fit.
+
+Every formula is here. Those of torch and of the kernel count what is on the device at the moment
+when most is; `tests/test_memory.py` compares them with what is allocated: for the blocks of the
+package they are between it and 1.5 times it. The result is in the memory of the host.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from shaped_attention.checks import argument_error
+from shaped_attention.libraries import torch
+from shaped_attention.numerics.named_numbers import HIDDEN_AT_A_TIME
+from shaped_attention.numerics.operations import registry as at
+from shaped_attention.numerics.operations.registry import code_of
+from shaped_attention.numerics.threads import thread_count
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.task import Task
+
+SHARE = 0.5
+"""Share of a device's free memory that a run may take: scratch memory and gaps are on top."""
+
+_LIMIT = {"direct": 12, "torchsde": 24, "clock": 24}
+"""Matrices (m, m) of a step of the limit in torch, by its method."""
+
+_UNTRACED = 40
+"""Matrices (m, m) of a step of the chain whose program is not known."""
+
+
+def free_bytes(place: str) -> int | None:
+    """Return the free memory of a CUDA device, with what torch holds in reserve; None elsewhere."""
+    device = torch.device(place) if place != "cpu" else None
+    if device is None or device.type != "cuda" or not torch.cuda.is_available():
+        return None
+    free, _ = torch.cuda.mem_get_info(device)
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(free) + held
+
+
+def budget(place: str, memory: int | None) -> int | None:
+    """Return the bytes that a run may take: `memory`, and not more than a device has for it.
+
+    If `memory` is None, all that the device has for a run; None where that is not known.
+    """
+    free = free_bytes(place)
+    shares = [memory] if memory is not None else []
+    shares += [int(SHARE * free)] if free is not None else []
+    return min(shares, default=None)
+
+
+def host_bytes() -> int | None:
+    """Return the memory of this machine; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def chunk_size(
+    spec: Specification, bytes_of_one: float, preferred: int | None = None, multiple: int = 1,
+    smallest: int = 1, threads: int | None = None,
+) -> int:  # fmt: skip
+    """Return how many samples move together: the caller's `chunk`, or what memory holds.
+
+    Parameters
+    ----------
+    bytes_of_one
+        Bytes that one sample takes.
+    preferred
+        The most that move together; None for all.
+    multiple
+        Chunks are multiples of this number.
+    smallest
+        Work is not divided among threads below it, where it would cost more than it gains.
+    threads
+        Chunks that move at a time; None for what the device has.
+    """
+    if spec.options.chunk is not None:
+        size = spec.options.chunk
+    else:
+        at_a_time = thread_count(spec.place) if threads is None else threads
+        share = (budget(spec.place, spec.options.memory) or 0) / at_a_time
+        shared = max(smallest, -(-spec.samples // at_a_time))
+        most = shared if preferred is None else min(preferred, shared)
+        size = max(1, min(most, int(share / max(bytes_of_one, 1.0))))
+    return -(-size // multiple) * multiple
+
+
+def check_one_fits(spec: Specification, bytes_of_one: float, hint: str) -> None:
+    """Raise ValueError if a single sample takes more than the memory of the specification."""
+    memory = spec.options.memory
+    if bytes_of_one > memory:
+        raise ValueError(
+            f"memory must be at least {bytes_of_one / 2**30:.3g} GiB, about what one sample takes; "
+            f"got {memory / 2**30:.3g} GiB; {hint} or hidden units need less"
+        )
+
+
+def check_kept(spec: Specification, numbers: int) -> None:
+    """Raise ValueError if what is kept of all samples is more than the machine's memory.
+
+    `numbers` are kept of a sample at each stored time.
+    """
+    memory, bytes_of_one = host_bytes(), 8 * (len(spec.saved) * numbers + 1)
+    if memory is None or spec.samples * bytes_of_one <= memory:
+        return
+    times = len(spec.saved)
+    requirement = (
+        f"at most {memory // bytes_of_one} for the {memory / 2**30:.3g} GiB of this machine, since "
+        f"keep={spec.options.keep!r} at {times} time{'s' * (times > 1)} takes {bytes_of_one} bytes "
+        "a sample"
+    )
+    raise argument_error("samples", requirement, spec.samples)
+
+
+# Bytes of a sample, in order: the kernel, torch, networks, networks of lazily revealed weights,
+# compiled code and library routines of the host.
+
+
+def of_kernel(task: Task, itemsize: int, stored: int) -> float:
+    """Return the bytes of a path that the kernel on a device moves, `stored` times by the clock.
+
+    They are its state, once more in double precision when it is read, the copies at stored times,
+    and its times and flags. What a step needs is in registers or shared memory.
+    """
+    entries = task.groups * task.tokens * task.columns
+    clock = task.method == "clock"
+    # Flags and the stopping time; by the clock four more numbers.
+    return entries * (itemsize + 8 * (itemsize == 4) + 8 * stored * clock) + 10 + 32 * clock
+
+
+def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:
+    """Return the bytes of a path that torch moves by the descriptions of its blocks.
+
+    In the limit they are a number of matrices (m, m), 24 by the clock and by torchsde and 12
+    otherwise. In the chain they follow from the program of a layer: what it has at a time, some of
+    which torch frees later; its widest matrix, that of the heads side by side, with its parts; or
+    `HIDDEN_AT_A_TIME` hidden units with their random numbers.
+    """
+    square = task.tokens**2
+    if task.width is None:
+        return float(itemsize * _LIMIT[task.method] * square)
+    if eager:
+        return float(itemsize * _UNTRACED * square * task.groups)
+    most = 0.0
+    for program in task.programs:
+        columns = np.maximum(program.code[:, at.COLUMNS], program.code[:, at.OUT_COLUMNS])
+        widest = int((program.code[:, at.ROWS] * columns).max())
+        most = max(most, itemsize * max(1.65 * program.rows, 4.8 * widest))
+        for line in program.code[program.code[:, at.OP] == code_of("activated_gram")]:
+            units, copies = min(HIDDEN_AT_A_TIME, int(line[at.COUNT])), int(line[at.COPIES])
+            # The numbers are made of integers with eight bytes, whatever their precision is.
+            drawn = (32 * copies + 3 * itemsize - 6) * units * task.tokens
+            most = max(most, drawn + 2.0 * itemsize * square)
+    return most
+
+
+def of_network(task: Task, itemsize: int) -> float:
+    """Return the bytes of a network with real weights, without its weights.
+
+    They are its tokens and their images: 9 m n numbers, or 2 m n and 4.2 m for each hidden unit
+    where these are many.
+    """
+    assert task.width is not None
+    widest = max(block.widest(task.width) for layer in task.pattern for block in layer)
+    return itemsize * task.tokens * max(9.0 * task.width, 2.0 * task.width + 4.2 * widest)
+
+
+def of_rows(entries: int, itemsize: int) -> float:
+    """Return the bytes of a network of lazily revealed weights, from the numbers that it keeps.
+
+    Its gradients, and bases while they are orthogonalised, come on top of them.
+    """
+    return 1.4 * itemsize * entries
+
+
+def of_compiled(spec: Specification, method: str) -> float:
+    """Return a bound of the bytes of a path of compiled code or library routines on the host."""
+    m, saved = spec.tokens, len(spec.saved)
+    if method == "clock":
+        return 8.0 * m * m * (4 + saved) + 16 * m * 64
+    if method == "torchsde":
+        return 8.0 * m * m * (14 + saved)
+    return 8.0 * 40 * m * m * spec.groups + 16 * m * 64

@@ -1,0 +1,262 @@
+"""Formulas of memory against what is allocated; runs that do not fit are refused in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_iter
+
+import shaped_attention as sa
+from shaped_attention import sweep
+from shaped_attention.numerics.draws import Draws
+from shaped_attention.samplers import memory, torchsde_steps
+from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.network import WeightStepper
+from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.steppers import Stepper
+from shaped_attention.samplers.steppers.tiles_on_device import DeviceStepper
+from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
+from shaped_attention.samplers.task import task_of
+
+ATTENTION, MLP = sa.ShapedAttention(0.3), sa.ShapedMLP(0.3)
+LAYERS: dict[str, Any] = {
+    "attention": ATTENTION,
+    "8 heads": sa.ShapedAttention(0.3, heads=8),
+    "groups": sa.ShapedAttention(0.3, heads=4, output_projection=False),
+    "transformer": [ATTENTION, MLP],
+    "gated": sa.ShapedMLP(0.3, activation="silu", gated=True),
+    "wide": sa.ShapedMLP(0.3, hidden_ratio=4.0),
+    "LayerNorm": sa.Normalised(ATTENTION, norm="layer"),
+}
+SIZES = [(6, 96), (12, 192), (20, 640)]
+PATHS = 16
+CPU = torch.device("cpu")
+
+
+class Live(TorchDispatchMode):
+    """The bytes of all tensors that exist at a time, and the most so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak, self._live, self._most = 0, dict[int, tuple[Any, int]](), 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), named: Any = None):
+        result = function(*args, **(named or {}))
+        for value in tree_iter(result):
+            if isinstance(value, torch.Tensor):
+                storage = value.untyped_storage()
+                reference = StorageWeakRef(storage)
+                if reference.cdata not in self._live:
+                    self._most += storage.nbytes()
+                self._live[reference.cdata] = reference, storage.nbytes()
+        if self._most > self.peak:
+            # Those that are gone are counted out only here, which is faster.
+            self._live = {k: v for k, v in self._live.items() if not v[0].expired()}
+            self._most = sum(size for _, size in self._live.values())
+            self.peak = max(self.peak, self._most)
+        return result
+
+
+@pytest.fixture
+def numbers_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make all numbers by operations of torch, as where no kernel makes them."""
+    monkeypatch.setattr(Draws, "__post_init__", lambda self: None)
+
+
+def specified(name: str, kind: str, m: int, width: int, dtype: str) -> Specification:
+    of_width = kind in ("chain", "network")
+    return specify(
+        LAYERS[name], sa.equicorrelated(m, 0.2), width=width if of_width else None, steps=3,
+        dt=0.01, samples=PATHS, seed=0, options=Options(dtype=dtype, save_every=1),
+    )  # fmt: skip
+
+
+def made(name: str, kind: str, m: int, width: int, dtype: str) -> tuple[Specification, Stepper]:
+    """Return a stepper of torch that moves all paths together, as it would on a device."""
+    spec = specified(name, kind, m, width, dtype)
+    stream = kind if kind in ("chain", "network") else "sde"
+    of_width = None if stream == "sde" else width
+    task = task_of(spec, stream, of_width, kind if stream == "sde" else "direct")
+    if kind != "network":
+        return spec, DescriptionStepper(task, CPU, spec.dtype, PATHS)
+    stepper = WeightStepper(task, CPU, spec.dtype)
+    stepper.size = PATHS
+    return spec, stepper
+
+
+def measured(spec: Specification, stepper: Stepper) -> float:
+    """Return the bytes of a path after two steps, at the moment with most."""
+    with Live() as live:
+        paths = starting_paths(spec, stepper, 0, PATHS)
+        for _ in range(2):
+            if stepper.task.method == "torchsde":
+                torchsde_steps.advance(paths, 3, 1)
+            else:
+                paths.advance(3)
+        paths.factors()
+    return live.peak / PATHS
+
+
+LIMITS = ("direct", "clock", "torchsde")
+CASES = [
+    *(("chain", name, "float64") for name in LAYERS if name != "wide"),
+    *(("chain", name, "float32") for name in ("attention", "groups", "gated")),
+    *((kind, "transformer", "float64") for kind in LIMITS),
+    *((kind, "attention", "float32") for kind in LIMITS),
+    *(("network", name, "float64") for name in ("attention", "transformer", "wide", "LayerNorm")),
+    ("network", "attention", "float32"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "dtype"), CASES)
+def test_formulas_of_torch(kind: str, name: str, dtype: str, numbers_of_torch: None) -> None:
+    for m, width in SIZES:
+        spec, stepper = made(name, kind, m, width, dtype)
+        ratio = stepper.bytes_of_one(spec) / measured(spec, stepper)
+        assert 1.0 <= ratio <= 1.5, (m, width, ratio)
+
+
+class Nothing:
+    """A kernel that leaves paths where they are."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __call__(self, *_: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("chain", "float64"), ("chain", "float32"), ("direct", "float32"), ("clock", "float64")],
+)
+def test_formula_of_the_kernel(kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = torch.tensor
+
+    def copied(*args: Any, **named: Any) -> torch.Tensor:
+        """Count an array of numpy once, as on a device: where it comes from is on the host."""
+        with _disable_current_modes():
+            made = real(*args, **named)
+        return made.clone()
+
+    monkeypatch.setattr(torch, "tensor", copied)
+    for m, width in SIZES:
+        spec = specified("attention", kind, m, width, dtype)
+        of_width = width if kind == "chain" else None
+        task = task_of(spec, "chain" if of_width else "sde", of_width,
+                       "clock" if kind == "clock" else "direct")  # fmt: skip
+        stepper = DeviceStepper(task, CPU, dtype, Nothing)
+        constant = sum(x.numel() * x.element_size() for x in (stepper.table, stepper.keys))
+        with Live() as live:
+            paths = starting_paths(spec, stepper, 0, PATHS)
+            if kind == "clock":
+                paths.store(spec.saved)
+            paths.advance(3, 1)
+            paths.covariances(0)
+        ratio = stepper.bytes_of_one(spec) / (live.peak / PATHS)
+        assert ratio * (1.0 + constant / live.peak) >= 1.0, (m, ratio)
+        assert ratio <= 1.5, (m, ratio)
+
+
+def test_weights_on_a_device_exist_a_block_at_a_time(numbers_of_torch: None) -> None:
+    """Not two at a time: the block before is gone when the next is made."""
+    from shaped_attention.numerics.draws import stream_key
+    from shaped_attention.samplers.network import WeightProduct
+
+    x, key = torch.ones(2, 3, 64, dtype=torch.float64), stream_key(1, "network")
+    peaks = []
+    for columns in (8, 64):
+        product = WeightProduct(Draws(key, torch.arange(2), 0), 0)
+        with Live() as live:
+            product.by_blocks(x, columns, 0, most=2 * 64 * 8)
+        peaks.append(live.peak - 2 * 3 * columns * 8)
+    # The block before would be a quarter more.
+    assert peaks[1] <= 1.15 * peaks[0]
+
+
+def test_chunks_fit_into_what_a_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    run: dict[str, Any] = {"width": 16, "depth": 2, "samples": 300, "progress": False}
+    whole = sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), **run)
+    seen = []
+    real = memory.chunk_size
+
+    def noted(*args: Any, **named: Any) -> int:
+        seen.append(real(*args, **named))
+        return seen[-1]
+
+    from shaped_attention.samplers import steppers
+
+    monkeypatch.setattr(steppers, "chunk_size", noted)
+    for free, expected in ((10**9, 320), (2 * 100 * 9216, 128), (10, 64)):
+        monkeypatch.setattr(memory, "free_bytes", lambda place, free=free: free)
+        again = sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), **run)
+        np.testing.assert_array_equal(again["V"], whole["V"])
+        assert seen[-1] == expected
+
+
+def test_the_memory_of_a_device_counts_what_torch_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory.free_bytes("cpu") is None
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 9000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 300)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
+    assert memory.free_bytes("cuda:1") == 1200
+    assert memory.budget("cuda:1", 2**31) == memory.budget("cuda:1", None) == 600
+    assert memory.budget("cuda:1", 50) == 50
+
+
+def test_more_results_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "host_bytes", lambda: 2**20)
+    run: dict[str, Any] = {"width": 16, "depth": 4, "save_every": 1, "progress": False}
+    with pytest.raises(
+        ValueError,
+        match=r"^samples must be at most 1618 for the 0.000977 GiB of this machine, since keep='V' "
+        r"at 5 times takes 648 bytes a sample; got 1619$",
+    ):
+        sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), samples=1619, **run)
+    kept = sa.simulate_chain(
+        ATTENTION, sa.equicorrelated(4, 0.2), samples=1619, keep="observables", **run
+    )
+    assert kept.sizes["sample"] == 1619
+
+
+def test_units_fit_into_what_a_device_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A unit asks its device when it starts; its numbers do not depend on the answer."""
+    grid = sweep.Sweep(
+        {"tokens": 4, "width": 16, "depth": 2, "gamma": 0.3}, samplers=("network", "chain"),
+        samples=200, block=200, keep="V",
+    )  # fmt: skip
+    asked, values, together = [], [], []
+    for free in (10**9, 2 * 10 * 9216):
+
+        def free_bytes(place: str, free: int = free) -> int:
+            asked.append(place)
+            return free
+
+        monkeypatch.setattr(memory, "free_bytes", free_bytes)
+        sweep.run_sweep(grid, tmp_path / str(free), progress=False)
+        assert "cpu" in asked
+        values.append(sweep.open_sweep(tmp_path / str(free)).load())
+        plan = sweep.plan_sweep(grid)
+        assert plan.memory == free // 2
+        together.append(plan.together["chain"])
+    assert values[0].equals(values[1])
+    assert together == [200, 64]
+
+
+@pytest.mark.parametrize("sampler", ["network", "chain", "sde", "sphere", "model"])
+def test_a_plan_says_how_many_samples_move_together(sampler: str) -> None:
+    fixed: dict[str, dict[str, Any]] = {
+        "sphere": {"layer": "sphere", "tokens": 3, "dimension": 4, "horizon": 0.1, "beta": 1.0},
+        "model": {"layer": "model", "config": "gpt2", "tokens": 2, "n_layer": 1, "n_embd": 24},
+    }
+    layer = {"tokens": 4, "width": 16, "depth": 2, "gamma": 0.3, "step": 0.125}
+    grid = sweep.Sweep(
+        fixed.get(sampler, layer), samplers=(sampler,), samples=100, block=50,
+        names=("mean |rho|",),
+    )  # fmt: skip
+    assert sweep.plan_sweep(grid).together == {sampler: 50}
