@@ -14,6 +14,7 @@ from symbolic.claims import (
     Verdict,
     gram_flow,
     judge,
+    lazy_weights,
     limits,
     random_values,
     scaled_attention,
@@ -72,6 +73,22 @@ CONTROLS: dict[str, tuple[Any, str, Any]] = {
     "random-values-angle": (
         random_values, "drift",
         lambda *arguments, right=random_values.drift: 2 * right(*arguments),
+    ),
+    "revealed-from-both-sides": (
+        # The variance of what is not known, twice.
+        lazy_weights, "conditional_law",
+        lambda *angles, right=lazy_weights.conditional_law: (
+            right(*angles)[0], 2 * right(*angles)[1]
+        ),
+    ),
+    "revealed-by-answers": (
+        # Images that are longer than they should be.
+        lazy_weights, "weights", lambda angle, right=lazy_weights.weights: 2 * right(angle),
+    ),
+    "revealed-image": (
+        # No right angle between what is known and what is not.
+        lazy_weights, "turned",
+        lambda angle, right=lazy_weights.turned: Matrix([right(angle)[0, :], right(angle)[0, :]]),
     ),
     "relu-kernel": (
         limits, "shaped_relu_kernel",

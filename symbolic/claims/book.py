@@ -29,6 +29,7 @@ from symbolic.claims import (
     groups,
     interaction_energy,
     kinetic_energy,
+    lazy_weights,
     lengths,
     limits,
     long_contexts,
@@ -112,6 +113,7 @@ _MODULES = {
         explosion_coordinates,
         explosion_bounds,
     ),
+    "lazy-weights": (lazy_weights,),
     "architectures": (
         centres,
         rotary,
@@ -123,8 +125,8 @@ _MODULES = {
         sandwich,
     ),
 }
-"""Where a claim is from that the notes do not print: a paper, the page on exact laws, the limits of
-architectures."""
+"""Where a claim is from that the notes do not print: a paper, the pages on exact laws and on lazily
+revealed weights, the limits of architectures."""
 
 PAPERS = {
     "2510.22026": "Normalization in attention dynamics",
@@ -154,7 +156,7 @@ OTHERS: dict[str, tuple[Claim, ...]] = {
 """The other claims by their source."""
 
 CLAIMS: tuple[Claim, ...] = (*NOTES, *(claim for claims in OTHERS.values() for claim in claims))
-"""Every claim: those of the notes, the papers, the page on exact laws, architectures in use."""
+"""Every claim: those of the notes, papers, exact laws, lazy weights, architectures in use."""
 
 SOURCES = (*DOCUMENTS, *OTHERS)
 """The names by which `select` knows the sources."""
