@@ -40,11 +40,13 @@ def argument_error(name: str, requirement: str, value: object) -> ValueError:
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message shows it; a long one by its type or the call it is of."""
+    """Return a value as an error message shows it; a long one by its type or by its call."""
     attrs = getattr(value, "attrs", None)
     function = attrs.get("function") if isinstance(attrs, Mapping) else None
     if isinstance(function, str):
         return f"a result of {function.rpartition(':')[2]}"
+    if inspect.isfunction(value):
+        return f"the function {value.__name__}"
     text = repr(value)
     if len(text) <= _LONGEST and "\n" not in text:
         return text

@@ -261,6 +261,13 @@ def test_bad_input():
         sa.gradient_norms(block, TWO_EQUAL, loss=lambda f: 1.0, **run)
     with pytest.raises(ValueError, match="fewer layers or hidden units need less"):
         sa.gradient_norms(block, TWO_EQUAL, memory=1000, **run)
+    with pytest.raises(ValueError, match="fewer classes need less"):
+        sa.gradient_norms(block, TWO_EQUAL, loss="cross-entropy:1000000000", **run)
+    with pytest.raises(ValueError, match="makes all 1000000000 columns explicit"):
+        sa.gradient_norms(sa.ShapedMLP(0.5), TWO_EQUAL, **run | {"width": 10**9})
+    model = sa.model_from_config("gpt2")
+    with pytest.raises(ValueError, match=r"got a Model: pass its layer, model\.layer"):
+        sa.gradient_norms(model, TWO_EQUAL, **run)
     with pytest.raises(ValueError, match="of must be"):
         sa.gradient_norms(block, TWO_EQUAL, of="nothing", **run)
     with Tape() as tape, pytest.raises(ValueError, match="the mean of rows is over their entries"):

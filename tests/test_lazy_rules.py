@@ -138,8 +138,122 @@ def test_nothing_is_noted_without_a_tape():
     assert tapes.recording() is None
     with lazy.Tape() as tape:
         assert not (x @ x.mT).requires_grad  # nothing asks for a gradient
-    tape.backward(torch.zeros(1))
+        y = x @ x.mT
+    with pytest.raises(ValueError, match="loss depends on nothing that the tape recorded"):
+        tape.backward(y.sum((1, 2)))
     assert tape.gradient(x) is None
+
+
+@pytest.mark.quick
+def test_a_tape_goes_back_once_and_for_its_own_loss():
+    x = lazy.Space(5).normal(2).requires_grad_()
+    with lazy.Tape() as tape:
+        loss = x.squares().sum((1, 2))
+    with lazy.Tape() as other:
+        x.squares()
+    with pytest.raises(ValueError, match="loss depends on nothing that the tape recorded"):
+        other.backward(loss)
+    with lazy.Tape() as tape:
+        loss = x.squares().sum((1, 2))
+    with pytest.raises(ValueError, match=r"loss must be a tensor \(samples,\); got Rows"):
+        tape.backward(x)
+    for _ in range(2):
+        tape.backward(loss, keep=True)
+        assert torch.allclose(tape.gradient(x).coordinates, 2.0 * x.coordinates)
+    tape.backward(loss)
+    with pytest.raises(ValueError, match="used up by its first way back"):
+        tape.backward(loss)
+
+
+FORMS = {
+    "matmul": (lambda x, y: torch.matmul(x, y.mT), lambda x, y: x @ y.mT),
+    "keywords": (lambda x, y: torch.add(input=x, other=y, alpha=2.0), lambda x, y: x + 2.0 * y),
+    "sub": (lambda x, y: torch.sub(x, y), lambda x, y: x - y),
+    "mul": (lambda x, y: torch.mul(2.0, other=x), lambda x, y: 2.0 * x),
+    "div": (lambda x, y: torch.div(x, 4.0), lambda x, y: x / 4.0),
+    "neg": (lambda x, y: torch.neg(x), lambda x, y: -x),
+    "below": (lambda x, y: torch.cat([x, y], 1), lambda x, y: torch.cat([x, y], 1)),
+    "slice": (lambda x, y: x[:, 1:], lambda x, y: x[:, 1:]),
+    "list": (lambda x, y: x[:, [2, 0]], lambda x, y: x[:, [2, 0]]),
+    "array": (lambda x, y: np.eye(3)[:2] @ x, lambda x, y: x[:, :2]),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", FORMS)
+def test_functions_of_torch_are_operators_of_rows(name):
+    """Values and gradients, with a frame that stays as small as it is."""
+    ours, theirs = FORMS[name]
+    space = lazy.Space(10**9, samples=2)
+    x, y = (space.normal(3).requires_grad_() for _ in range(2))
+    dense = [space.padded(z.coordinates).clone().requires_grad_() for z in (x, y)]
+    with lazy.Tape() as tape:
+        result = ours(x, y)
+        loss = (result if isinstance(result, torch.Tensor) else result.squares()).sum((1, 2))
+    tape.backward(loss)
+    expected = theirs(*dense)
+    value = result if isinstance(result, torch.Tensor) else result.coordinates
+    assert torch.allclose(value, expected)
+    assert space.size == 6
+    assert not space.explicit
+    (expected if name == "matmul" else expected**2).sum().backward()
+    for z, leaf in zip((x, y), dense, strict=True):
+        gradient = tape.gradient(z)
+        if leaf.grad is not None:
+            assert torch.allclose(gradient.coordinates, leaf.grad)
+        else:
+            assert gradient is None
+
+
+@pytest.mark.quick
+def test_a_tensor_beside_rows_gets_its_gradient():
+    """As the matrix of a product, and as a parameter of an activation."""
+    x = lazy.Space(4, samples=2, explicit=True).normal(3)
+    matrix = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    matrix.requires_grad_()
+    with lazy.Tape() as tape:
+        loss = torch.tanh(x @ matrix).squares().sum((1, 2))
+    tape.backward(loss)
+    ours, matrix.grad = matrix.grad, None
+    torch.tanh(x.entries() @ matrix).square().sum().backward()
+    assert torch.allclose(ours, matrix.grad)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, w: torch.stack([x, x]), r"torch.cat\(\[x, y\], dim=1\) puts them below"),
+        (lambda x, w: torch.cat([x, x]), "below each other, dim=1; got dim=0"),
+        (
+            lambda x, w: torch.cat([x, torch.ones(9)], 1),
+            "joined with rows only; got a Tensor",
+        ),
+        (lambda x, w: x @ x, r"x @ W, x @ W.T\), by the transpose of rows"),
+        (lambda x, w: w @ x, "the product with W is x @ W"),
+        (lambda x, w: torch.matmul(w, x), "the product with W is x @ W"),
+        (
+            lambda x, w: torch.ones(2, 8) @ x,
+            r"mixes 3 rows must have 3 columns; got",
+        ),
+        (lambda x, w: x[0], r"some of the rows are x\[:, 1:3\]"),
+        (lambda x, w: torch.linalg.multi_dot([x, x]), "does not take rows in this form"),
+        (lambda x, w: x.space.normal(0), "rows must be an integer >= 1; got 0"),
+        (lambda x, w: x.space.rows(torch.zeros(0, 2)), r"coordinates must be \(r, c\) or"),
+    ],
+)
+def test_what_rows_cannot_do_is_said_in_a_sentence(call, message):
+    space = lazy.Space(8, samples=2)
+    with pytest.raises(ValueError, match=message):
+        call(space.normal(3), lazy.Matrix(space, space))
+
+
+def test_methods_of_tensors_are_named():
+    x = lazy.Space(8, samples=2).normal(3)
+    with pytest.raises(AttributeError, match=r"rows have no sum, .* x.entries\(\).sum"):
+        x.sum()
+    with pytest.raises(AttributeError, match="no attribute 'summe'"):
+        x.summe()
 
 
 def test_reductions_are_refused():

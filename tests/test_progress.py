@@ -22,6 +22,7 @@ from shaped_attention.statistics.stopping import explosion_table
 V0 = sa.equicorrelated(2, 0.2)
 LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
 
+NETWORKS = {"width": 8, "depth": 2, "samples": 3}
 SMALL = {"betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2}
 CALLS = {
     "distances_by_width": lambda **p: sa.distances_by_width(LAYER, V0, [8, 16], samples=10, **p),
@@ -34,6 +35,11 @@ CALLS = {
     ),
     "explosion_table": lambda **p: explosion_table(LAYER, V0, [8], step=0.125, samples=4, **p),
     "simulate_chain": lambda **p: sa.simulate_chain(LAYER, V0, width=8, depth=2, samples=2, **p),
+    "gradient_norms": lambda **p: sa.gradient_norms(LAYER, V0, **NETWORKS, **p),
+    "neural_tangent_kernel": lambda **p: sa.neural_tangent_kernel(LAYER, V0, **NETWORKS, **p),
+    "lyapunov": lambda **p: sa.lyapunov(LAYER, V0, **NETWORKS, **p),
+    "lyapunov of the limit": lambda **p: sa.lyapunov(LAYER[0], V0, horizon=0.1, samples=2, **p),
+    "simulate_training": lambda **p: sa.simulate_training(LAYER, V0, [0, 1], **NETWORKS, **p),
     "mean_field_distance": lambda **p: sphere.mean_field_distance(
         1.0, sizes=[4, 8], samples=2, cells=64, **p
     ),

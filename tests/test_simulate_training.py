@@ -211,8 +211,12 @@ def test_a_rerun_of_the_record_gives_the_same():
 def test_bad_input():
     run = {"width": 20, "depth": 1, "samples": 2}
     block = sa.ShapedAttention(0.5)
-    with pytest.raises(ValueError, match="Adam acts on entries, which leaves low rank"):
+    with pytest.raises(ValueError, match=r"optimizer must be an SGD or Muon .* such as Adam"):
         sa.simulate_training(block, TWO_EQUAL, TARGETS, optimizer="adam", **run)
+    with pytest.raises(ValueError, match=r"got the class SGD: call it, as in sa.SGD\(0.1\)"):
+        sa.simulate_training(block, TWO_EQUAL, TARGETS, optimizer=sa.SGD, **run)
+    with pytest.raises(ValueError, match=r"memory must be at least .* fewer classes need less"):
+        sa.simulate_training(block, TWO_EQUAL, TARGETS, classes=10**9, **run)
     with pytest.raises(ValueError, match=r"targets must be \(4,\) finite numbers"):
         sa.simulate_training(block, TWO_EQUAL, [0, 1], **run)
     with pytest.raises(ValueError, match=r"targets must be classes 0, \.\.\., 1"):

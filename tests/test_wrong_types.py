@@ -26,6 +26,12 @@ run = dict(width=8, depth=2, samples=4)
 calls = {
     "gamma=tensor(0.5000, requires_grad=True)": lambda: sa.ShapedAttention(half),
     "query_bias=tensor(0.5000)": lambda: sa.ShapedAttention(0.5, query_bias=half.detach()),
+    "gamma must be a number, or sa.Schedule([(s, value), ...])": lambda: sa.ShapedAttention(abs),
+    "at relative depths s = l / L = t / T from 0 to 1": lambda: sa.ShapedMLP([0.1, 0.5]),
+    "in between; got the function <lambda>": lambda: sa.ShapedAttention(0.5, tau0=lambda s: 1.0),
+    "knots must be pairs (relative depth, value) of numbers, such as": lambda: sa.Schedule(abs),
+    "write Schedule(zip(s, values)) for depths s": lambda: sa.Schedule([0.0, 1.0], [0.1, 0.5]),
+    "Schedule takes only the knots": lambda: sa.Schedule(values=[0.1, 0.5]),
     "gamma=True": lambda: sa.ShapedMLP(True),
     "heads=1.5": lambda: sa.ShapedAttention(0.5, heads=1.5),
     "identity=1": lambda: sa.ShapedAttention(0.5, identity=1),

@@ -37,6 +37,7 @@ from shaped_attention.blocks.parameters import (
     Parameter,
     Parameters,
     at_depth,
+    check_parameter,
     check_weights,
     depths_of,
     extremes,
@@ -150,8 +151,8 @@ class ShapedMLP(Block):
         plain_fields(self)
         check_weights(self.gamma, self.skip)
         for name, parameter in (("c_plus", self.c_plus), ("c_minus", self.c_minus)):
+            check_parameter(name, parameter, check_finite)
             for c in extremes(parameter):
-                check_finite(name, c)
                 check_range(name, c, -_LARGEST_C, _LARGEST_C)
         if self.hidden is not None:
             check_count("hidden", self.hidden)

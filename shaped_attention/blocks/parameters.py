@@ -34,7 +34,7 @@ else:
 B = TypeVar("B", bound=DataclassInstance)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Schedule:
     """A parameter that changes with depth: a piecewise linear function of l / L in [0, 1].
 
@@ -48,8 +48,8 @@ class Schedule:
     Raises
     ------
     ValueError
-        If there are fewer than two knots, a depth or value is not a finite number, or the depths
-        do not strictly increase from 0 to 1.
+        If there are fewer than two knots, a depth or value is not a finite number, the depths do
+        not strictly increase from 0 to 1, or anything but the knots is given.
 
     Examples
     --------
@@ -59,21 +59,25 @@ class Schedule:
 
     knots: Any
 
-    def __post_init__(self) -> None:
+    def __init__(self, knots: Any = None, *others: Any, **named: Any) -> None:
+        if others or named:
+            raise ValueError(
+                "Schedule takes only the knots, pairs (relative depth, value): write "
+                "Schedule(zip(s, values)) for depths s from 0 to 1 and the values there"
+            )
         try:
-            pairs = tuple((float(x), float(y)) for x, y in self.knots)
+            pairs = tuple((float(x), float(y)) for x, y in knots)
         except (TypeError, ValueError):
-            raise argument_error(
-                "knots", "pairs (relative depth, value) of numbers", self.knots
-            ) from None
+            requirement = "pairs (relative depth, value) of numbers"
+            if callable(knots):
+                requirement += ", such as [(s, f(s)) for s in (0.0, 0.5, 1.0)]"
+            raise argument_error("knots", requirement, knots) from None
         if len(pairs) < 2 or not all(math.isfinite(y) for _, y in pairs):
-            raise argument_error("knots", "two or more, with finite values", self.knots)
+            raise argument_error("knots", "two or more, with finite values", knots)
         depths = [x for x, _ in pairs]
         rising = all(a < b for a, b in pairwise(depths))
         if not (rising and depths[0] == 0.0 and depths[-1] == 1.0):
-            raise argument_error(
-                "knots", "at relative depths that increase from 0 to 1", self.knots
-            )
+            raise argument_error("knots", "at relative depths that increase from 0 to 1", knots)
         object.__setattr__(self, "knots", pairs)
 
     @property
@@ -204,8 +208,19 @@ def plain_fields(block: DataclassInstance) -> None:
 
 def check_parameter(name: str, parameter: Parameter, check: Callable[[str, float], None]) -> None:
     """Check a number, or every knot of a schedule."""
-    for entry in extremes(parameter):
+    for entry in _values_of(name, parameter):
         check(name, entry)
+
+
+def _values_of(name: str, parameter: Any) -> tuple[float | int, ...]:
+    """Return the values to check; a function of depth, or a list of values, is no parameter."""
+    if callable(parameter) or isinstance(parameter, list | tuple | np.ndarray):
+        requirement = (
+            "a number, or sa.Schedule([(s, value), ...]) with values at relative depths "
+            "s = l / L = t / T from 0 to 1, linear in between"
+        )
+        raise argument_error(name, requirement, parameter)
+    return extremes(parameter)
 
 
 def bounded(
@@ -243,7 +258,7 @@ def check_ranges(block: DataclassInstance) -> None:
         if _RANGE not in entry.metadata:
             continue
         low, high, above = entry.metadata[_RANGE]
-        for value in extremes(getattr(block, entry.name)):
+        for value in _values_of(entry.name, getattr(block, entry.name)):
             check_finite(entry.name, value)
             check_range(entry.name, value, low, high)
             if above is not None and not value > above:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jaxtyping import Float
@@ -13,11 +13,18 @@ from shaped_attention.checks import check_count
 from shaped_attention.lazy.forgetting import Border
 from shaped_attention.lazy.joining import cut_rows, stacked
 from shaped_attention.lazy.matrices import Factors
-from shaped_attention.lazy.networks import Weights, chunk_of_samples, start_of, through_layer
+from shaped_attention.lazy.networks import (
+    Weights,
+    chunk_of_samples,
+    readout_entries,
+    start_of,
+    through_layer,
+)
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.tape import Tape
 from shaped_attention.libraries import Tensor
+from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.specification import Options, Specification, specify
 
 
@@ -34,10 +41,18 @@ class LayerGradients(NamedTuple):
 
 
 class DeepNetwork:
-    """Some samples of a network; memory and time are O(1) a layer, whatever the width."""
+    """Some samples of a network; memory and time are O(1) a layer, whatever the width.
 
-    def __init__(self, spec: Specification, width: int, depth: int, first: int, count: int) -> None:
-        self.source = Source(count, spec.seed, spec.dtype, spec.place, first)
+    `passed` is called with the number of samples that have passed a layer, forward or back.
+    """
+
+    def __init__(
+        self, spec: Specification, width: int, depth: int, first: int, count: int,
+        passed: Callable[[int], object] = lambda count: None,
+    ) -> None:  # fmt: skip
+        memory = spec.options.memory
+        self.source = Source(count, spec.seed, spec.dtype, spec.place, first, memory)
+        self._passed = passed
         self._spec, self._width, self._depth = spec, width, depth
         self._tokens: list[Rows] = []
         self._layers: list[tuple[Tape, Rows, Weights, Border]] = []
@@ -54,6 +69,7 @@ class DeepNetwork:
             border = Border(after, ones, f"border.{number}")
             self._layers.append((tape, after, weights, border))
             self._tokens.append(border.rows)
+            self._passed(self.source.samples)
         return self._tokens[-1]
 
     def entries(self) -> int:
@@ -80,6 +96,7 @@ class DeepNetwork:
                 for name, matrix in weights.items():
                     factors[name].append(matrix.gradient() or _nothing(gradient))
                     matrix.forget_gradient()
+            self._passed(self.source.samples)
             yield LayerGradients(number, factors, entering, above)
             above = entering
 
@@ -93,8 +110,13 @@ def deep_networks(
     seed: int,
     options: Options,
     passes: int,
+    label: str,
+    outputs: int = 0,
 ) -> Iterator[DeepNetwork]:
     """Yield the networks of all samples in chunks, for a number of passes forward and back.
+
+    A progress bar with the label counts the layers of all samples, forward and back. A readout, if
+    there is one, has some outputs.
 
     Raises
     ------
@@ -107,12 +129,17 @@ def deep_networks(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
         options=options,
     )  # fmt: skip
+    readout = readout_entries(outputs, spec)
     probe = DeepNetwork(spec, width, min(depth, len(spec.pattern)), 0, 1)
     probe.forward()
     layers = -(-depth // len(spec.pattern))
-    size = chunk_of_samples(probe.entries() * layers * passes, spec)
-    for first in range(0, samples, size):
-        yield DeepNetwork(spec, width, depth, first, min(size, samples - first))
+    size = chunk_of_samples(probe.entries() * layers * passes + readout, spec)
+    total = 2 * depth * samples
+    with progress_bar(
+        label, options.progress, total=total, unit="layer", unit_scale=True
+    ) as bar:  # fmt: skip
+        for first in range(0, samples, size):
+            yield DeepNetwork(spec, width, depth, first, min(size, samples - first), bar.update)
 
 
 def _nothing(rows: Rows) -> Factors:

@@ -7,7 +7,7 @@ from typing import Any
 
 from shaped_attention.lazy.coordinates import Coordinates
 from shaped_attention.lazy.spaces import AnySpace, Frame, unify
-from shaped_attention.lazy.tape import add_gradient, recording
+from shaped_attention.lazy.tape import add_gradient, give, recording
 from shaped_attention.libraries import Tensor, torch
 
 
@@ -32,11 +32,17 @@ def explicit_space(rows: Coordinates) -> Frame:
 def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any:
     """Apply a function of entries, in torch, to operands of which some are rows."""
     operands = [x for x in args if isinstance(x, Coordinates)]
+    inside = [y for x in (*args, *named.values()) if isinstance(x, list | tuple) for y in x]
+    if not operands or any(isinstance(x, Coordinates) for x in (*inside, *named.values())):
+        raise ValueError(
+            f"{function.__name__} does not take rows in this form; apply it to x.entries()"
+        )
     for x in operands[1:]:
         if x.shape[-1] == operands[0].shape[-1]:
             x.space = operands[0].space = _both_explicit(operands[0], x)
     spaces = [explicit_space(x) for x in operands]
-    needs, tape = any(x.needs_gradient for x in operands), recording()
+    plain = [x for x in args if isinstance(x, Tensor) and x.requires_grad]
+    needs, tape = bool(plain) or any(x.needs_gradient for x in operands), recording()
     if not needs or tape is None:
         with torch.no_grad():
             entries = (x.parts[0] if isinstance(x, Coordinates) else x for x in args)
@@ -50,9 +56,12 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
 
     def rule(g: Coordinates) -> None:
         wanted = [(x, y) for x, y in zip(operands, leaves, strict=True) if x.needs_gradient]
-        slopes = torch.autograd.grad(value, [y for _, y in wanted], g.parts[0], retain_graph=True)
-        for (x, _), slope in zip(wanted, slopes, strict=True):
+        sources = [y for _, y in wanted] + plain
+        slopes = torch.autograd.grad(value, sources, g.parts[0], retain_graph=True)
+        for (x, _), slope in zip(wanted, slopes, strict=False):
             add_gradient(x, type(x)(x.space, (slope,)))
+        for y, slope in zip(plain, slopes[len(wanted) :], strict=True):
+            give(y, slope)
 
     tape.note(result, rule)
     return result

@@ -42,9 +42,10 @@ def gradient_norms(
     loss: Loss = "readout",
     of: str | Sequence[str] = "weights",
     device: str | torch.device = "cpu",
-    dtype: str = "float64",
+    dtype: str | torch.dtype = "float64",
     chunk: int | None = None,
     memory: int = MEMORY_BUDGET,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Sample the loss and the norms of its gradients in networks with random weights.
 
@@ -56,7 +57,9 @@ def gradient_norms(
     Parameters
     ----------
     layer, v0, width, depth, samples, seed
-        As in `simulate_chain`; v0 may be singular.
+        As in `simulate_chain`; v0 may be singular. For a model, pass `model.layer` and
+        `model.width`: gamma and tau0 of its blocks are those of this width, so for another one
+        read the configuration again with that width.
     loss
         "readout": <r, X_L> with independent N(0, 1) entries of r; "quadratic": |f|^2 / 2 with
         f = X_L v / sqrt n and v N(0, 1); "cross-entropy:K": the mean over tokens of the
@@ -65,9 +68,11 @@ def gradient_norms(
     of
         Of what the norms are: "weights", "tokens" (all X_l), "input" (X_0), or a list of these.
     device, dtype
-        Device of torch, and "float64" or "float32".
+        Device of torch, and "float64" or "float32", as a name or of torch.
     chunk, memory
         Samples that move together, and the bytes that they may take; the result depends on neither.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -96,10 +101,15 @@ def gradient_norms(
     for kind in kinds:
         check_choice("of", kind, OF)
     classes = _classes(loss)
-    options = Options(device=device, dtype=dtype, chunk=chunk, memory=memory)
+    options = Options(
+        device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
+    )  # fmt: skip
     norms: list[dict[str, Tensor]] = []
     losses = []
-    for network in deep_networks(layer, v0, width, depth, samples, seed, options, _SAFETY):
+    networks = deep_networks(
+        layer, v0, width, depth, samples, seed, options, _SAFETY, "gradients", outputs=classes
+    )
+    for network in networks:
         value, gradient, readout = _top(network, network.forward(), width, loss, classes)
         losses.append(value)
         norms.append(_norms(network, gradient, readout, kinds))

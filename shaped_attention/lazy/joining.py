@@ -16,7 +16,9 @@ R = TypeVar("R", bound=Coordinates)
 def joined(rows: Sequence[R], dim: int = -1) -> R:
     """Put rows side by side: rows of the direct sum of their spaces."""
     if dim not in (-1, 2):
-        raise ValueError("rows are joined side by side, dim=-1; use A @ x to stack them")
+        raise ValueError(
+            f"rows are joined side by side, dim=-1, or below each other, dim=1; got dim={dim}"
+        )
     space = Sum([x.space for x in rows])
     needs = any(x.needs_gradient for x in rows)
     tape = recording() if needs else None

@@ -44,9 +44,10 @@ def lyapunov(
     exponents: int = 2,
     seed: int = 0,
     device: str | torch.device = "cpu",
-    dtype: str = "float64",
+    dtype: str | torch.dtype = "float64",
     chunk: int | None = None,
     memory: int = MEMORY_BUDGET,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Sample the first Lyapunov exponents of random networks over a finite depth.
 
@@ -66,7 +67,7 @@ def lyapunov(
         In place of these, T of the limit, and the step of `integrate_sde`.
     exponents
         Number p of exponents, at most m n. In the limit a run has (1 + p) m rows.
-    chunk, memory
+    chunk, memory, progress
         As in `gradient_norms`.
 
     Returns
@@ -92,11 +93,15 @@ def lyapunov(
     {'index': 2, 'sample': 4}
     """
     check_count("exponents", exponents)
-    options = Options(device=device, dtype=dtype, chunk=chunk, memory=memory)
+    options = Options(
+        device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
+    )  # fmt: skip
     if horizon is None and width is not None and depth is not None:
         check_count("width", width)
         _check_number(exponents, v0, width)
-        networks = deep_networks(layer, v0, width, depth, samples, seed, options, 1 + exponents)
+        networks = deep_networks(
+            layer, v0, width, depth, samples, seed, options, 1 + exponents, "exponents"
+        )
         logs = np.concatenate([_growth(network, exponents) for network in networks])
         times = np.full(samples, depth / width)
     elif horizon is not None and width is None and depth is None:
@@ -106,6 +111,7 @@ def lyapunov(
         run = integrate_sde(
             layer, u, horizon=horizon, step=step, samples=samples, seed=seed, tangents=exponents,
             times=[horizon], device=device, dtype=dtype, chunk=chunk, memory=memory,
+            progress=progress,
         )  # fmt: skip
         logs = _logs(_inner_products(run["V"].values[-1], len(v))) - 0.5 * np.log(len(v))
         times = np.minimum(run["stopping_time"].values, horizon)

@@ -114,6 +114,8 @@ class Matrix:
     True
     """
 
+    __torch_function__ = Rows.__torch_function__
+
     def __init__(self, a: AnySpace, b: AnySpace, std: float = 1.0, name: str | None = None) -> None:
         check_space("a", a)
         check_space("b", b)
@@ -231,6 +233,8 @@ class Matrix:
 
 class Transposed:
     """The transpose of a matrix."""
+
+    __torch_function__ = Rows.__torch_function__
 
     def __init__(self, matrix: Matrix) -> None:
         self.matrix = matrix

@@ -26,6 +26,9 @@ from shaped_attention.libraries import Tensor, torch
 from shaped_attention.samplers.memory import check_one_fits, chunk_size, of_rows
 from shaped_attention.samplers.specification import Specification
 
+_OF_A_LOGIT = 8
+"""Numbers that are held for each logit at once: images, logits, the loss, and their gradients."""
+
 
 class Weights(dict[str, Matrix]):
     """The matrices of a network by name; a name that is new gets a matrix of N(0, 1) entries."""
@@ -53,7 +56,7 @@ class Weights(dict[str, Matrix]):
         return project
 
 
-def chunk_of_samples(entries: int, spec: Specification, hint: str = "fewer layers") -> int:
+def chunk_of_samples(entries: int, spec: Specification, hint: str = "fewer layers or hidden units") -> int:
     """Return how many samples move together, from the numbers that one keeps.
 
     Raises
@@ -64,6 +67,19 @@ def chunk_of_samples(entries: int, spec: Specification, hint: str = "fewer layer
     bytes_of_one = of_rows(entries, spec.dtype.itemsize)
     check_one_fits(spec, bytes_of_one, hint)
     return chunk_size(spec, bytes_of_one, threads=1)
+
+
+def readout_entries(outputs: int, spec: Specification) -> int:
+    """Return how many numbers of one sample a readout takes, with its loss and gradient.
+
+    Raises
+    ------
+    ValueError
+        If they take more than the memory of the specification.
+    """
+    entries = _OF_A_LOGIT * spec.tokens * outputs
+    chunk_of_samples(entries, spec, "fewer classes")
+    return entries
 
 
 def start_of(spec: Specification, width: int, source: Source) -> Rows:

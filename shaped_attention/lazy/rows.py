@@ -4,9 +4,11 @@ x + y, 2.0 * x, s * x          rows of one space; s a number, or a factor of eac
 A @ x                          A a plain matrix (B, q, r), or (q, r)
 x @ y.mT                       a plain matrix (B, r, q)
 x @ W, g @ W.T                 W a `Matrix`
+x[:, 1:3], x[:, [0, 2]]        some of the rows
 x.squares(), x.mean()          plain columns (B, r, 1)
+torch.cat([x, y], dim=1)       rows below each other
 torch.cat([x, y], dim=-1)      rows of the direct sum
-gelu(x), x * y, x.entries()    functions of entries: the space becomes explicit
+gelu(x), x * y, x @ A          functions of entries, as x.entries(): the space becomes explicit
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from jaxtyping import Float
 
+from shaped_attention.checks import shown
 from shaped_attention.lazy.coordinates import Coordinates, Parts, inner, pairs, total, without_graph
 from shaped_attention.lazy.entries import explicit_space, explicitly, reciprocal_or_one
 from shaped_attention.lazy.joining import joined, summands
 from shaped_attention.lazy.spaces import Sum, unify
 from shaped_attention.lazy.tape import add_gradient, give, leaf, recording
+from shaped_attention.lazy.torch_functions import of_rows
 from shaped_attention.libraries import Tensor, torch
 
 
@@ -37,7 +42,36 @@ class Rows(Coordinates):
     Made by `Space.normal`, `Space.rows` and by operations.
     """
 
+    __array_ufunc__ = None  # so that an array leaves its product with rows to them
+
+    def __getattr__(self, name: str) -> Any:
+        kind = type(self).__name__
+        if name.startswith("_") or not hasattr(torch.Tensor, name):
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        raise AttributeError(
+            f"rows have no {name}, since most of their entries are never drawn; "
+            f"x.entries().{name} is that of all entries"
+        )
+
+    def __getitem__(self, index: Any) -> Rows:
+        match index:
+            case (slice(start=None, stop=None, step=None), slice() | list() as chosen):
+                source = self.space.source
+                eye = torch.eye(self.shape[1], dtype=source.dtype, device=source.device)
+                return self.__rmatmul__(eye[chosen])
+        raise ValueError(
+            "some of the rows are x[:, 1:3] or x[:, [0, 2]]; any other part of their entries is "
+            "that of x.entries()"
+        )
+
     # Linear operations.
+
+    def _plain(self, value: Any) -> Any:
+        """Return a plain operand, an array as a tensor."""
+        if isinstance(value, np.ndarray):
+            source = self.space.source
+            return torch.as_tensor(value, dtype=source.dtype, device=source.device)
+        return value
 
     def _linear(
         self,
@@ -66,6 +100,9 @@ class Rows(Coordinates):
         return result
 
     def __add__(self, other: Any) -> Rows:
+        other = self._plain(other)
+        if not isinstance(other, Rows | Tensor | int | float | np.number):
+            return NotImplemented
         if not isinstance(other, Rows):
             return self + self._constant(other)
         self.space = other.space = unify(self.space, other.space)
@@ -96,6 +133,9 @@ class Rows(Coordinates):
         return Rows(self.space, tuple(part.sum(1, keepdim=True) for part in self.parts))
 
     def __mul__(self, other: Any) -> Rows:
+        other = self._plain(other)
+        if not isinstance(other, Rows | Tensor | int | float | np.number):
+            return NotImplemented
         if isinstance(other, Rows):
             return explicitly(torch.mul, self, other)
         if isinstance(other, Tensor) and other.dim() >= 2 and other.shape[-1] != 1:
@@ -138,6 +178,14 @@ class Rows(Coordinates):
 
     def __rmatmul__(self, mixing: Tensor) -> Rows:
         """Mix the rows by a plain matrix."""
+        mixing = self._plain(mixing)
+        if not isinstance(mixing, Tensor):
+            raise ValueError("only plain matrices mix rows, A @ x; the product with W is x @ W")
+        if mixing.dim() < 2 or mixing.shape[-1] != self.shape[1]:
+            raise ValueError(
+                f"a matrix that mixes {self.shape[1]} rows must have {self.shape[1]} columns; got "
+                f"shape {tuple(mixing.shape)}"
+            )
         plain = without_graph(mixing)
 
         def rule(g: Rows) -> None:
@@ -158,7 +206,15 @@ class Rows(Coordinates):
 
     T = mT
 
-    def __matmul__(self, other: Multiplier) -> Any:
+    def __matmul__(self, other: Multiplier | Tensor) -> Any:
+        other = self._plain(other)
+        if isinstance(other, Tensor):
+            return explicitly(torch.matmul, self, other)
+        if not hasattr(other, "after"):
+            raise ValueError(
+                "rows are multiplied by a Matrix W (x @ W, x @ W.T), by the transpose of rows "
+                f"(x @ y.mT) or by a tensor; got {shown(other)}"
+            )
         return other.after(self)
 
     def squares(self) -> Float[Tensor, "B r 1"]:
@@ -191,18 +247,7 @@ class Rows(Coordinates):
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), named: Any = None
     ) -> Any:
-        name = function.__name__.strip("_")
-        if name in ("matmul", "mm", "bmm"):
-            return args[0] @ args[1] if isinstance(args[0], Rows) else args[1].__rmatmul__(args[0])
-        if name in ("mul", "rmul", "multiply") and not isinstance(args[0], Rows):
-            return args[1] * args[0]
-        if name in ("add", "radd") and not isinstance(args[0], Rows):
-            return args[1] + args[0]
-        if name in ("sub", "subtract") and not isinstance(args[0], Rows):
-            return args[1].__rsub__(args[0])
-        if name in ("cat", "concat", "concatenate"):
-            return joined(args[0], *args[1:], **(named or {}))
-        return explicitly(function, *args, **(named or {}))
+        return of_rows(function, args, dict(named or {}))
 
     def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
         """Run a primitive of descriptions (`numerics.primitives`)."""
@@ -227,6 +272,8 @@ class Rows(Coordinates):
 
 class Columns:
     """The transpose of rows."""
+
+    __torch_function__ = Rows.__torch_function__
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows

@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.checks import argument_error, check_count
+from shaped_attention.checks import check_count
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.samplers.arguments import check_dtype
+
+_MEMORY = 2**33
+"""Bytes that rows of one explicit space may take."""
 
 
 class Stream:
@@ -28,23 +32,23 @@ class Source:
     """What spaces that belong together share: samples, seed, device and precision.
 
     Streams are numbered in the order in which they are made, or have names; a name can be used
-    once. `first` is the number of the first sample, so that chunks give the same numbers.
+    once. `first` is the number of the first sample, so that chunks give the same numbers;
+    `memory` is how many bytes the entries of some rows may take.
     """
 
     def __init__(
         self,
         samples: int = 1,
         seed: int = 0,
-        dtype: torch.dtype | None = None,
+        dtype: str | torch.dtype = "float64",
         device: str | torch.device = "cpu",
         first: int = 0,
+        memory: int = _MEMORY,
     ) -> None:
         check_count("samples", samples)
         check_count("seed", seed, lowest=0)
-        self.seed, self.samples, self.first = seed, samples, first
-        self.dtype, self.device = dtype or torch.float64, torch.device(device)
-        if self.dtype not in (torch.float64, torch.float32):
-            raise argument_error("dtype", "torch.float64 or torch.float32", dtype)
+        self.seed, self.samples, self.first, self.memory = seed, samples, first, memory
+        self.dtype, self.device = check_dtype(dtype), torch.device(device)
         self.numbers = torch.arange(first, first + samples, device=self.device)
         self.spaces: list[Any] = []
         self._names: set[str] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxtyping import Float
 
-from shaped_attention.checks import argument_error
+from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.spaces import Frame
@@ -20,8 +20,8 @@ class Space(Frame):
     n
         Dimension.
     samples, seed, dtype, device
-        Number of independent samples, their seed, and the precision (`torch.float64` or
-        `torch.float32`) and device of all coordinates. Spaces of one network share them.
+        Number of independent samples, their seed, and the precision ("float64" or "float32", as a
+        name or of torch) and device of all coordinates. Spaces of one network share them.
     explicit
         Whether the frame is the standard basis, as functions of single entries need. A space
         becomes explicit when such a function is applied; a space that is known to need it saves
@@ -44,7 +44,7 @@ class Space(Frame):
         samples: int = 1,
         seed: int = 0,
         *,
-        dtype: torch.dtype | None = None,
+        dtype: str | torch.dtype = "float64",
         device: str | torch.device = "cpu",
         explicit: bool = False,
     ) -> None:
@@ -58,6 +58,7 @@ class Space(Frame):
 
     def normal(self, rows: int, name: str | None = None) -> Rows:
         """Return new vectors with independent N(0, 1) entries."""
+        check_count("rows", rows)
         return Rows(self, (self.fresh(rows, self.source.stream(name).draws()),))
 
     def rows(self, coordinates: Float[Tensor, "B r c"]) -> Rows:
@@ -73,6 +74,8 @@ def new_rows(space: Frame, coordinates: Tensor) -> Rows:
     """Return rows with given entries, or with given coordinates along new directions."""
     source = space.source
     part = torch.as_tensor(coordinates, dtype=source.dtype, device=source.device)
+    if part.dim() not in (2, 3) or 0 in part.shape:
+        raise argument_error("coordinates", "(r, c) or (B, r, c), not empty", tuple(part.shape))
     part = part.expand(source.samples, *part.shape[-2:])
     if space.explicit and part.shape[-1] != space.n:
         raise argument_error("coordinates", f"of {space.n} columns", tuple(part.shape))

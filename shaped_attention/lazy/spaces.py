@@ -25,9 +25,6 @@ from shaped_attention.lazy.sources import Source
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.draws import Draws
 
-_LARGEST = 2**33
-"""Bytes that the known directions of one explicit space may take."""
-
 
 class Frame:
     """R^n with an orthonormal frame that grows: the space of `rows.Space`, without its vectors.
@@ -62,6 +59,8 @@ class Frame:
     def fresh(self, rows: int, draws: Draws) -> Float[Tensor, "B r k"]:
         """Return coordinates of new vectors with independent N(0, 1) entries; the frame grows."""
         left = self.n - self.size
+        if self.explicit:
+            self._check_memory(rows)
         along = draws.normal(rows, self.size)
         if left == 0:
             return along
@@ -125,14 +124,7 @@ class Frame:
         """Take the standard basis as frame; the known directions become a uniform frame of it."""
         if self.explicit:
             return
-        source = self.source
-        size = source.samples * max(1, self.size) * self.n * source.dtype.itemsize
-        if size > _LARGEST:
-            raise ValueError(
-                f"a function of entries makes all {self.n} columns explicit, which takes "
-                f"{size / 2**30:.3g} GiB for {source.samples} samples; fewer columns or samples "
-                "need less"
-            )
+        self._check_memory(max(1, self.size))
         if self.size:
             gaussian = self.source.stream().draws().normal(self.size, self.n)
             if self._ones is None:
@@ -140,6 +132,17 @@ class Frame:
             else:
                 self.basis = self._basis_with_ones(gaussian[:, 1:])
         self.explicit, self.size = True, self.n
+
+    def _check_memory(self, rows: int) -> None:
+        """Raise ValueError if some rows of entries take more than the memory of the source."""
+        source = self.source
+        size = source.samples * rows * self.n * source.dtype.itemsize
+        if size > source.memory:
+            raise ValueError(
+                f"a function of entries makes all {self.n} columns explicit, which takes "
+                f"{size / 2**30:.3g} GiB, more than the {source.memory / 2**30:.3g} GiB allowed; "
+                "fewer columns, rows or samples need less"
+            )
 
     def _basis_with_ones(self, gaussian: Float[Tensor, "B k-1 n"]) -> Float[Tensor, "B k n"]:
         """Return a uniform frame Q with u Q = (1, ..., 1) / sqrt n, u the coordinates of `ones`.

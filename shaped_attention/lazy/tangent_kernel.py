@@ -28,9 +28,10 @@ def neural_tangent_kernel(
     samples: int,
     seed: int = 0,
     device: str | torch.device = "cpu",
-    dtype: str = "float64",
+    dtype: str | torch.dtype = "float64",
     chunk: int | None = None,
     memory: int = MEMORY_BUDGET,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Sample the neural tangent kernel of a network at initialisation.
 
@@ -41,7 +42,7 @@ def neural_tangent_kernel(
 
     Parameters
     ----------
-    layer, v0, width, depth, samples, seed, device, dtype, chunk, memory
+    layer, v0, width, depth, samples, seed, device, dtype, chunk, memory, progress
         As in `gradient_norms`. The cost is that of m backward passes for m tokens.
 
     Returns
@@ -63,10 +64,12 @@ def neural_tangent_kernel(
     >>> dict(data.kernel.sizes)
     {'sample': 5, 'row': 2, 'col': 2}
     """
-    options = Options(device=device, dtype=dtype, chunk=chunk, memory=memory)
+    options = Options(
+        device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
+    )  # fmt: skip
     passes = 1 + np.shape(v0)[-1] if np.ndim(v0) else 1
     kernels, own = [], []
-    for network in deep_networks(layer, v0, width, depth, samples, seed, options, passes):
+    for network in deep_networks(layer, v0, width, depth, samples, seed, options, passes, "kernel"):
         last = network.forward()
         own.append(inner(last, last) / width)
         kernels.append(_kernel(network, last, width))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any, TypeVar
 
+from shaped_attention.checks import argument_error
 from shaped_attention.lazy.coordinates import Coordinates
 from shaped_attention.libraries import Tensor, torch
 
@@ -45,7 +46,7 @@ class Tape:
     def __init__(self) -> None:
         self._steps: list[tuple[Any, Rule]] = []
         self._gradients: dict[int, Any] = {}
-        self._returned = False
+        self._returned = self._used_up = False
         self._kept: list[Any] = []
         self._token: Token[Tape | None] | None = None
         self.matrices: list[Any] = []
@@ -88,9 +89,28 @@ class Tape:
 
         Without a loss it starts with the gradients that were added by `add`. The record is used up
         unless it is kept for another way back.
+
+        Raises
+        ------
+        ValueError
+            If the record is used up, or the loss does not depend on what it contains.
         """
-        if loss is not None and loss.requires_grad:
-            loss.sum().backward()
+        if self._used_up:
+            raise ValueError(
+                "the record of the tape was used up by its first way back; backward(loss, "
+                "keep=True) keeps it for another"
+            )
+        if loss is not None:
+            if not isinstance(loss, Tensor):
+                raise argument_error("loss", "a tensor (samples,)", loss)
+            if loss.requires_grad:
+                loss.sum().backward(retain_graph=keep)
+            results = [x for x, _ in self._steps if isinstance(x, Tensor)]
+            if all(x.grad is None for x in results):
+                raise ValueError(
+                    "loss depends on nothing that the tape recorded; compute it inside the with "
+                    "statement, from products with a Matrix or from rows with x.requires_grad_()"
+                )
         tokens = _recording.set(None), _returning.set(self)
         try:
             with torch.no_grad():
@@ -102,7 +122,7 @@ class Tape:
             for result, _ in self._steps:
                 if isinstance(result, Tensor):
                     result.grad = None
-            self._steps = self._steps if keep else []
+            self._steps, self._used_up = (self._steps if keep else []), not keep
             self._returned = True
             _recording.reset(tokens[0])
             _returning.reset(tokens[1])

@@ -17,6 +17,7 @@ from shaped_attention.lazy.networks import (
     Weights,
     chunk_of_samples,
     classification,
+    readout_entries,
     start_of,
     through_layer,
 )
@@ -25,6 +26,7 @@ from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.tape import Tape
+from shaped_attention.progress import progress_bar
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.specification import (
@@ -53,9 +55,10 @@ def simulate_training(
     classes: int | None = None,
     seed: int = 0,
     device: str | torch.device = "cpu",
-    dtype: str = "float64",
+    dtype: str | torch.dtype = "float64",
     chunk: int | None = None,
     memory: int = MEMORY_BUDGET,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Sample the first training steps of networks with random weights.
 
@@ -84,9 +87,11 @@ def simulate_training(
     classes
         Number of classes; None for the largest target plus 1, and at least 2.
     device, dtype
-        Device of torch, and "float64" or "float32".
+        Device of torch, and "float64" or "float32", as a name or of torch.
     chunk, memory
         Samples that move together, and the bytes that they may take; the result depends on neither.
+    progress
+        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -119,8 +124,17 @@ def simulate_training(
     check_count("steps", steps)
     rule = SGD(1.0) if optimizer is None else optimizer
     if not isinstance(rule, SGD | Muon):
+        if isinstance(rule, type) and issubclass(rule, SGD | Muon):
+            name = rule.__name__
+            raise ValueError(
+                f"optimizer must be an instance; got the class {name}: call it, as in "
+                f"sa.{name}(0.1)"
+            )
         raise argument_error(
-            "optimizer", "SGD or Muon; Adam acts on entries, which leaves low rank", optimizer
+            "optimizer",
+            "an SGD or Muon of this package, whose updates have low rank (optimisers that act on "
+            "entries, such as Adam, have none)",
+            optimizer,
         )
     spec = specify(
         layer, tokens, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
@@ -128,17 +142,26 @@ def simulate_training(
         start_name="tokens",
     )  # fmt: skip
     goal, outputs = _targets(targets, spec.tokens, classes)
+    readout_entries(outputs, spec)
     probe = _Run(spec, width, depth, goal, outputs, 0, 1)
     probe.step()
     rule.check(list(probe.weights))
     # The frames grow with every step, and with them the directions and updates of that step.
-    size = chunk_of_samples(probe.entries() * _SAFETY * (steps + 1) ** 2, spec, "fewer steps")
+    size = chunk_of_samples(
+        probe.entries() * _SAFETY * (steps + 1) ** 2, spec, "fewer steps or hidden units"
+    )
     parts = []
-    for first in range(0, samples, size):
-        count = min(size, samples - first)
-        first_one = first == 0 and count == 1
-        run = probe if first_one else _Run(spec, width, depth, goal, outputs, first, count)
-        parts.append(xr.concat([run.advance(rule) for _ in range(steps + 1)], "step"))
+    total = samples * (steps + 1)
+    with progress_bar("training", progress, total=total, unit="step", unit_scale=True) as bar:
+        for first in range(0, samples, size):
+            count = min(size, samples - first)
+            first_one = first == 0 and count == 1
+            run = probe if first_one else _Run(spec, width, depth, goal, outputs, first, count)
+            made = []
+            for _ in range(steps + 1):
+                made.append(run.advance(rule))
+                bar.update(count)
+            parts.append(xr.concat(made, "step"))
     if not all(np.isfinite(part["loss"]).all() for part in parts):
         raise FloatingPointError(
             "the loss is not finite after some steps; a smaller learning rate would keep it finite"
@@ -177,7 +200,8 @@ class _Run:
         first: int, count: int,
     ) -> None:  # fmt: skip
         self._spec, self._width, self._depth, self._goal = spec, width, depth, goal
-        self._source = Source(count, spec.seed, spec.dtype, spec.place, first)
+        memory = spec.options.memory
+        self._source = Source(count, spec.seed, spec.dtype, spec.place, first, memory)
         self._start = start_of(spec, width, self._source)
         self._outputs = Frame(outputs, self._source, explicit=True)
         self.weights = Weights(self._source)

@@ -95,7 +95,7 @@ def check_one_fits(spec: Specification, bytes_of_one: float, hint: str) -> None:
     if bytes_of_one > memory:
         raise ValueError(
             f"memory must be at least {bytes_of_one / 2**30:.3g} GiB, about what one sample takes; "
-            f"got {memory / 2**30:.3g} GiB; {hint} or hidden units need less"
+            f"got {memory / 2**30:.3g} GiB; {hint} need less"
         )
 
 

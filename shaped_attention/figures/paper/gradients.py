@@ -76,6 +76,7 @@ def figure_gradients(
         norms = gradient_norms(
             kinds()[kind], v0, width=width, depth=depth, samples=samples, loss="quadratic",
             seed=derived_seed(seed, {"study": "gradients", "kind": kind, "ratio": ratio}),
+            progress=False,
         ).gradient_norm  # fmt: skip
         layers = [int(place * depth) for place in places]
         curves.append(quantiles(norms.sel(parameter=[f"{k}.0.2" for k in layers]).values))
