@@ -131,7 +131,7 @@ def did_you_mean(value: object, choices: Iterable[str]) -> str:
 
 def suggestion(value: object, choices: Iterable[str]) -> str:
     """Return "did you mean ...?" with the nearest choice, or an empty text if none is near."""
-    near = get_close_matches(str(value), list(choices), n=1, cutoff=0.6)
+    near = get_close_matches(str(value), list(choices), n=1, cutoff=0.65)
     return f"did you mean {near[0]!r}?" if near else ""
 
 

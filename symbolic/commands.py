@@ -226,6 +226,11 @@ def claims_command(
     sys.exit(1 if any(entry.changed for entry in entries) else 0)
 
 
+for _command in main.commands.values():
+    # Without this, click cuts the first sentence of a description in the list of commands.
+    _command.short_help = (_command.help or "").partition("\n\n")[0]
+
+
 def _print_coverage(notes: Path | None) -> int:
     """Print the table of the notes, what is incomplete, and a summary; return the exit status."""
     entries = list(judge_all(NOTES))

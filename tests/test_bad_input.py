@@ -71,7 +71,7 @@ def test_covariance(sampler, v0, message):
         ({"times": []}, "times.*non-empty"),
         ({"times": [NAN]}, "times.*finite"),
         ({"save_every": 0}, "save_every must be an integer >= 1; got 0"),
-        ({"times": [0.0], "save_every": 1}, "times and save_every=1 exclude each other"),
+        ({"times": [0.0], "save_every": 1}, "times and save_every=1 cannot be used together"),
         ({"radius": 1.0}, r"radius must be larger than \|v0\| = 1.73.*; got 1.0"),
         ({"radius": NAN}, "radius must be positive and finite; got nan"),
         ({"radius": -3.0}, "radius must be positive and finite; got -3.0"),

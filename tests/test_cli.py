@@ -125,7 +125,7 @@ BAD = {
     "missing file": (("--token-file", "none.npy"), "none.npy: there is no such file"),
     "two starts": (
         ("--token-file", "a.npy", "--tokens", "2"),
-        "--tokens and --token-file exclude each other",
+        "--tokens and --token-file cannot be used together",
     ),
     "key alone": (("--key", "x"), "--key x needs"),
     "indefinite": (("--covariance", "indefinite.csv"), "indefinite"),

@@ -66,7 +66,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"rope_scaling": LINEAR | {"beta": 2.0}},
      "config.rope_scaling has beta, which rope type 'linear' does not cover"),
     ({"rope_scaling": LINEAR, "rope_parameters": {"rope_theta": 3.0}},
-     "config has both rope_parameters and rope_scaling, which exclude each other"),
+     "config has both rope_parameters and rope_scaling, which cannot be used together"),
     ({"rope_scaling": 4.0}, "config.rope_scaling must be an object with parameters; got 4.0"),
     ({"partial_rotary_factor": 0.5}, WHOLE),
     (PHI3 | {"partial_rotary_factor": 1.5},

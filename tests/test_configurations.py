@@ -269,8 +269,8 @@ def test_masks_and_rotations_of_the_layers():
         (3, "config must be a configuration with to_dict, .*; got 3"),
         (
             "Llama-3.1-70B",
-            r"config='Llama-3.1-70B' is no configuration; choose one of bert-large, .*, the path "
-            r"of a config\.json \(did you mean 'llama-3\.1-70b'\?\)",
+            r"config='Llama-3.1-70B' is not a configuration; choose one of bert-large, .*, the "
+            r"path of a config\.json \(did you mean 'llama-3\.1-70b'\?\)",
         ),
     ],
 )
@@ -295,7 +295,7 @@ def test_files_that_are_missing_or_invalid(tmp_path):
     start = "config='X/config.json' is not a JSON file ("
     assert refused(ValueError, file, b"{").startswith(start)
     assert refused(ValueError, file, b"\xff\xfe\x00").startswith(start)
-    a_list = "config='X/config.json' is a JSON file without an object"
+    a_list = "config='X/config.json' is a JSON file that does not contain an object"
     assert refused(ValueError, file, b"[]") == a_list
 
 
@@ -320,7 +320,7 @@ def test_names_of_a_hub_are_not_downloaded(monkeypatch, installed):
     with pytest.raises(FileNotFoundError) as info:
         sa.model_from_config(name)
     expected = (
-        f"config={name!r} is no folder, and nothing is downloaded; give the object "
+        f"config={name!r} is not a folder, and nothing is downloaded; pass the object "
         f"transformers.AutoConfig.from_pretrained({name!r})"
     )
     if not installed:

@@ -221,7 +221,7 @@ def test_a_few_samples_without_the_atom_have_no_curve():
         ({"time": 0.3}, r"time must be one of those saved in result, \[0\]; got 0.3"),
         ({"bins": 0}, "bins must be an integer >= 1; got 0"),
         ({"bins": [0.5, 0.1]}, r"bins must be .* or increasing edges; got \[0.5, 0.1\]"),
-        ({"bins": 3, "bandwidth": 0.1}, r"bins and bandwidth exclude each other"),
+        ({"bins": 3, "bandwidth": 0.1}, r"bins and bandwidth cannot be used together"),
         ({"bandwidth": "scot"}, r"bandwidth must be .* got 'scot' \(did you mean 'scott'\?\)"),
         ({"bandwidth": 0}, "bandwidth must be positive and finite; got 0"),
         ({"bandwidth": 3.0}, "bandwidth must be at most 2, the support's length; got 3.0"),

@@ -161,7 +161,7 @@ def test_a_tape_goes_back_once_and_for_its_own_loss():
         tape.backward(loss, keep=True)
         assert torch.allclose(tape.gradient(x).coordinates, 2.0 * x.coordinates)
     tape.backward(loss)
-    with pytest.raises(ValueError, match="used up by its first way back"):
+    with pytest.raises(ValueError, match="only once on a tape"):
         tape.backward(loss)
 
 
@@ -236,7 +236,7 @@ def test_a_tensor_beside_rows_gets_its_gradient():
             lambda x, w: torch.ones(2, 8) @ x,
             r"mixes 3 rows must have 3 columns; got",
         ),
-        (lambda x, w: x[0], r"some of the rows are x\[:, 1:3\]"),
+        (lambda x, w: x[0], r"rows are selected by x\[:, 1:3\]"),
         (lambda x, w: torch.linalg.multi_dot([x, x]), "does not take rows in this form"),
         (lambda x, w: x.space.normal(0), "rows must be an integer >= 1; got 0"),
         (lambda x, w: x.space.rows(torch.zeros(0, 2)), r"coordinates must be \(r, c\) or"),

@@ -88,8 +88,8 @@ def test_chunks_do_not_change_exponents():
 
 
 REFUSED = [
-    ({"horizon": 0.1, "width": 3}, "either width and depth or horizon must be given"),
-    ({}, "either width and depth or horizon must be given"),
+    ({"horizon": 0.1, "width": 3}, "give either width and depth, or horizon"),
+    ({}, "give either width and depth, or horizon"),
     ({"width": 3, "depth": 2, "exponents": 0}, "exponents must be an integer >= 1; got 0"),
     ({"width": 2, "depth": 2, "exponents": 9}, "exponents must be at most 8"),
     ({"horizon": -1.0}, "horizon must be"),

@@ -208,7 +208,7 @@ BAD = {
         "config has num_hiden_layers=3, which the description of this family does not cover (did "
         "you mean 'num_hidden_layers'?)",
     ),
-    "both": (("gpt2", "--ids", "1,2"), "--ids and --tokens exclude each other"),
+    "both": (("gpt2", "--ids", "1,2"), "--ids and --tokens cannot be used together"),
     "positions": (("gpt2", "--tokens", "45"), "tokens must be at most 40, the number"),
     "every": (("gpt2", "--every", "0"), "every must be an integer >= 1; got 0"),
     "figures": (("gpt2", "--figures", "llama.json/x"), "figures='llama.json/x'"),

@@ -210,7 +210,7 @@ BAD: dict[str, Any] = {
     "parameters has 'query_bias', which is not a parameter of ShapedAttention; 'gamma', 't": (
         lambda: sa.drift(BLOCK, EYE, parameters={"query_bias": torch.tensor(0.1)})
     ),
-    "blocks have gamma.2 that add up to 1.62": lambda: sa.pathwise(
+    "blocks must have squares gamma.2 that add up to at most 1 .*; got 1.62": lambda: sa.pathwise(
         sa.Parallel(BLOCK, BLOCK),
         EYE,
         **CHAIN,

@@ -204,10 +204,10 @@ def test_another_format(suffix, tmp_path):
     result = chain(LAYER).assign_attrs(format=provenance.FORMAT + 1)
     loaded = sa.load(sa.save(result, tmp_path / f"result{suffix}"))
     for function in (sa.specification, sa.layer_of, sa.rerun):
-        with pytest.raises(ValueError, match=r"^result has format 4; this version reads 3 only"):
+        with pytest.raises(ValueError, match=r"^result has format 4; this version reads only 3"):
             function(loaded)
     del loaded.attrs["format"]
-    with pytest.raises(ValueError, match=r"^result has format None; this version reads 3 only"):
+    with pytest.raises(ValueError, match=r"^result has format None; this version reads only 3"):
         sa.specification(loaded)
 
 

@@ -196,7 +196,7 @@ def test_extend_on_the_command_line(tmp_path):
     data = sa.open_sweep(store)
     assert data["gamma"].values.tolist() == [0.2, 0.4, 0.3, 0.5, 0.6, 0.8]
     for options, sentence in (
-        ([], "choose --samples, --axis or both"),
+        ([], "give --samples, --axis or both"),
         (["--samples", 8], "samples must be more than the store's 40; got 8"),
         (["--axis", "gamma=x"], "gamma must be a number, as on the axis; got 'x'"),
     ):  # fmt: skip

@@ -170,7 +170,7 @@ def test_verbose_and_quiet(tmp_path):
     assert (quiet.exit_code, quiet.output) == (0, "")
     both = run(tmp_path, "-q", "-v")
     assert both.exit_code == 2
-    assert "--verbose and --quiet exclude each other" in both.output
+    assert "--verbose and --quiet cannot be used together" in both.output
 
 
 def test_a_log_without_a_terminal(tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ def test_distances(kept):
     assert (swapped["margin"] < exact["margin"]).all()
     with pytest.raises(ValueError, match="must be one of chain, sde; got 'network'"):
         sweep_distances(data, "network")
-    with pytest.raises(ValueError, match="data must be of a sweep that keeps observables"):
+    with pytest.raises(ValueError, match="data must come from a sweep that keeps observables"):
         sweep_distances(kept["V"])
 
 

@@ -76,8 +76,8 @@ def test_an_export_replaces_nothing_by_itself(store, tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ("--workers 2 --devices cpu", "--workers and --devices exclude each other"),
-        ("--devices cpu --dask localhost:1", "--devices and --dask exclude each other"),
+        ("--workers 2 --devices cpu", "--workers and --devices cannot be used together"),
+        ("--devices cpu --dask localhost:1", "--devices and --dask cannot be used together"),
         ("--devices foo", "device must be 'cpu', 'cuda' or 'cuda:INDEX'; got 'foo'"),
         ("--devices cpu,", "device must be 'cpu', 'cuda' or 'cuda:INDEX'; got ''"),
         ("--workers 0", "workers must be an integer >= 1; got 0"),

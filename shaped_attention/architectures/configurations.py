@@ -55,7 +55,7 @@ def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], 
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{argument}={text!r} is not a JSON file ({error})") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{argument}={text!r} is a JSON file without an object")
+        raise ValueError(f"{argument}={text!r} is a JSON file that does not contain an object")
     if path.parent == _SHIPPED:
         return values, path.stem
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
@@ -78,12 +78,12 @@ def _file_of(config: str | os.PathLike[str], argument: str) -> Path:
         missing = importlib.util.find_spec("transformers") is None
         install = "; pip install 'shaped-attention[trained]' installs it" if missing else ""
         raise FileNotFoundError(
-            f"{argument}={text!r} is no folder, and nothing is downloaded; give the object "
+            f"{argument}={text!r} is not a folder, and nothing is downloaded; pass the object "
             f"transformers.AutoConfig.from_pretrained({text!r}){install}"
         )
     choices = [*shipped_configurations(), "the path of a config.json"]
     raise ValueError(
-        f"{argument}={text!r} is no configuration; {did_you_mean(text.lower(), choices)}"
+        f"{argument}={text!r} is not a configuration; {did_you_mean(text.lower(), choices)}"
     )
 
 

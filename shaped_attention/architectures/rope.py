@@ -130,7 +130,7 @@ def _parameters(fields: Fields, kind: str) -> _Named:
             raise field_error(name, "an object with parameters", value)
     if parameters and scaling:
         raise ValueError(
-            "config has both rope_parameters and rope_scaling, which exclude each other"
+            "config has both rope_parameters and rope_scaling, which cannot be used together"
         )
     if scaling:
         return _Named("rope_scaling", dict(scaling), nested=False)

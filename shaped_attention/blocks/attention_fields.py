@@ -164,7 +164,7 @@ class _ShortForms(ABCMeta):
         if arguments:
             names = known[: len(arguments)]
             if len(names) < len(arguments) or named.keys() & set(names):
-                raise TypeError(f"{cls.__name__} got too many arguments, or one of them twice")
+                raise TypeError(f"{cls.__name__} got too many arguments, or the same one twice")
             named = dict(zip(names, arguments, strict=True)) | named
         asked = dict(named)
         defaults = {"sizes": HeadSizes(), "scores": ScoreTerms(), "shaping": Shaping()}

@@ -372,5 +372,6 @@ def check_storable(block: Block) -> None:
         json.dumps(block.specification())
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"layer contains {block!r}, which is no dataclass with plain data as fields ({error})"
+            f"layer contains {block!r}, which is not a dataclass with plain data as fields "
+            f"({error})"
         ) from None

@@ -123,6 +123,7 @@ def compare_command(
     from shaped_attention.blocks.catalogue import named_layer, rescaled
     from shaped_attention.figures import study
     from shaped_attention.io.storage import check_writable
+    from shaped_attention.libraries import extras
     from shaped_attention.statistics.comparison_text import format_comparison
 
     _refuse_unused(context)
@@ -136,6 +137,8 @@ def compare_command(
     )
     asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": _bytes(memory)}
     study.check_study(layer, v0, **asked)
+    with extras():
+        import h5netcdf  # noqa: F401  so that a missing library is reported before the work
     check_writable(results, "results")
     if figures is not None:
         check_writable(figures, "figures")
@@ -204,7 +207,7 @@ def _start(
         if value is not None
     ]  # fmt: skip
     if len(starts) > 1:
-        raise ValueError(f"{' and '.join(starts)} exclude each other")
+        raise ValueError(f"{' and '.join(starts)} cannot be used together")
     if key is not None and token_file is None and covariance is None:
         raise ValueError(f"--key {key} needs --token-file or --covariance")
     if token_file is not None:

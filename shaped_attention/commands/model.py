@@ -100,7 +100,7 @@ def model_command(
         return
     source = context.get_parameter_source("tokens")
     if options["ids"] is not None and source is not ParameterSource.DEFAULT:
-        raise ValueError("--ids and --tokens exclude each other")
+        raise ValueError("--ids and --tokens cannot be used together")
     _run(models, changes, **options)
 
 

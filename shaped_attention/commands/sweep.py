@@ -82,7 +82,11 @@ def plan(file: Path) -> None:
     click.echo(f"memory    {_size(cost.memory)} on {sweep.device}, so that {moving} move together")
     click.echo(f"store     {_size(cost.store_bytes)} before compression (keep = {sweep.keep!r})")
     parts = ", ".join(f"{name} {duration(s)}" for name, s in cost.by_sampler.items())
-    click.echo(f"time      about {duration(cost.seconds)} in one process ({parts})")
+    click.echo(f"time      about {duration(cost.seconds)} in one process ({parts}),")
+    click.echo(
+        f"          and {duration(cost.start_seconds)} in each process that compiles or loads its "
+        "kernels, as this one did"
+    )
 
 
 for _command in (run, resume, status, summary, verify, repair):
@@ -159,7 +163,7 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple
     from shaped_attention.sweep.toml import read_axis
 
     if samples is None and not axes:
-        raise ValueError("choose --samples, --axis or both")
+        raise ValueError("give --samples, --axis or both")
     further: dict[str, list[Any]] = {}
     for text in axes:
         name, values = read_axis(text)

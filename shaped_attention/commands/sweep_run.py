@@ -91,7 +91,7 @@ def _run(sweep: Sweep, store: Path, received: list[int], **options: Any) -> None
 
     verbose, quiet = options["verbose"], options["quiet"]
     if verbose and quiet:
-        raise ValueError("--verbose and --quiet exclude each other")
+        raise ValueError("--verbose and --quiet cannot be used together")
     with (
         _logged(verbose, quiet),
         _engine(options["workers"], options["devices"], options["dask"]) as engine,
@@ -132,11 +132,15 @@ def _engine(workers: int | None, devices: str | None, dask: str | None) -> Itera
     options = {"--workers": workers, "--devices": devices, "--dask": dask}
     names = [name for name, value in options.items() if value is not None]
     if len(names) > 1:
-        raise ValueError(f"{' and '.join(names)} exclude each other")
+        raise ValueError(f"{' and '.join(names)} cannot be used together")
     if dask is not None:
         from distributed import Client
 
-        with Client(dask) as client:
+        try:
+            connected = Client(dask)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"--dask {dask}: no Dask scheduler answers there ({error})") from error
+        with connected as client:
             yield dask_engine(client)
         return
     engine: Engine

@@ -81,7 +81,7 @@ def lyapunov(
         If an argument is invalid, or neither or both of `horizon` and `width` with `depth` are
         given.
     FloatingPointError
-        If tangents are linearly dependent to rounding at the end.
+        If the tangents are linearly dependent at the end, up to rounding.
 
     Examples
     --------
@@ -117,13 +117,13 @@ def lyapunov(
         times = np.minimum(run["stopping_time"].values, horizon)
     else:
         raise ValueError(
-            "either width and depth or horizon must be given; got "
+            "give either width and depth, or horizon; got "
             f"width={width!r}, depth={depth!r}, horizon={horizon!r}"
         )
     if not np.isfinite(logs).all():
         raise FloatingPointError(
-            "tangents are linearly dependent to rounding at the end: fewer exponents or a smaller "
-            "depth would keep them apart"
+            "the tangents are linearly dependent at the end, up to rounding; fewer exponents or a "
+            "smaller depth would keep them apart"
         )
     return xr.Dataset(
         {

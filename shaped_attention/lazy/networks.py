@@ -26,7 +26,7 @@ from shaped_attention.libraries import Tensor, torch
 from shaped_attention.samplers.memory import check_one_fits, chunk_size, of_rows
 from shaped_attention.samplers.specification import Specification
 
-_OF_A_LOGIT = 8
+_OF_A_LOGIT = 6
 """Numbers that are held for each logit at once: images, logits, the loss, and their gradients."""
 
 
@@ -56,7 +56,9 @@ class Weights(dict[str, Matrix]):
         return project
 
 
-def chunk_of_samples(entries: int, spec: Specification, hint: str = "fewer layers or hidden units") -> int:
+def chunk_of_samples(
+    entries: int, spec: Specification, hint: str = "fewer layers or hidden units"
+) -> int:
     """Return how many samples move together, from the numbers that one keeps.
 
     Raises

@@ -50,7 +50,7 @@ class Rows(Coordinates):
             raise AttributeError(f"{kind!r} object has no attribute {name!r}")
         raise AttributeError(
             f"rows have no {name}, since most of their entries are never drawn; "
-            f"x.entries().{name} is that of all entries"
+            f"x.entries().{name} has them all"
         )
 
     def __getitem__(self, index: Any) -> Rows:
@@ -60,8 +60,8 @@ class Rows(Coordinates):
                 eye = torch.eye(self.shape[1], dtype=source.dtype, device=source.device)
                 return self.__rmatmul__(eye[chosen])
         raise ValueError(
-            "some of the rows are x[:, 1:3] or x[:, [0, 2]]; any other part of their entries is "
-            "that of x.entries()"
+            "rows are selected by x[:, 1:3] or x[:, [0, 2]]; to select entries or samples, index "
+            "x.entries()"
         )
 
     # Linear operations.
@@ -118,7 +118,7 @@ class Rows(Coordinates):
         """Return the vectors with equal entries, from a number or a column (B, r, 1)."""
         if isinstance(column, Tensor) and column.dim() >= 2 and column.shape[-1] != 1:
             raise ValueError(
-                "only a number for each row can be added to rows; got shape "
+                "only rows, or one number per row, can be added to rows; got shape "
                 f"{tuple(column.shape)}; make rows of it (Space.rows)"
             )
         one = Rows(self.space, tuple(s.ones() * s.n**0.5 for s in self.space))

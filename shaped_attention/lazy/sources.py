@@ -98,8 +98,8 @@ class Source:
             )
         if self.used and other.used:
             raise ValueError(
-                "two spaces with rows of their own are joined by a matrix, and their numbers would "
-                "be equal; create both spaces and the matrix before you draw"
+                "a matrix cannot join two spaces that both have rows already, because their random "
+                "numbers would be equal; create both spaces and the matrix before you draw rows"
             )
         kept, gone = (other, self) if other.used else (self, other)
         for space in gone.spaces:

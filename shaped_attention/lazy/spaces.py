@@ -237,8 +237,8 @@ def unify(left: AnySpace, right: AnySpace) -> AnySpace:
         return _unified(left, right)
     except MismatchError as error:
         raise ValueError(
-            f"rows of different spaces, of {error.left} and {error.right} columns, are combined; "
-            "rows of one space can be added, and matrices lead from one to another"
+            f"rows of different spaces, with {error.left} and {error.right} columns, cannot be "
+            "combined; a Matrix takes rows from one space to another"
         ) from None
 
 

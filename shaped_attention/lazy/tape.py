@@ -97,8 +97,7 @@ class Tape:
         """
         if self._used_up:
             raise ValueError(
-                "the record of the tape was used up by its first way back; backward(loss, "
-                "keep=True) keeps it for another"
+                "backward can be called only once on a tape, unless the first call has keep=True"
             )
         if loss is not None:
             if not isinstance(loss, Tensor):

@@ -132,8 +132,8 @@ def simulate_training(
             )
         raise argument_error(
             "optimizer",
-            "an SGD or Muon of this package, whose updates have low rank (optimisers that act on "
-            "entries, such as Adam, have none)",
+            "an SGD or Muon of this package (the updates of optimisers that act on entries, such "
+            "as Adam, do not have low rank)",
             optimizer,
         )
     spec = specify(

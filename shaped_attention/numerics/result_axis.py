@@ -45,7 +45,7 @@ def check_result(result: object, name: str, *, stops: bool = False) -> None:
         )
     if "stopping_time" in result and result["stopping_time"].dims != ("sample",):
         raise ValueError(
-            f"stopping_time of {name} must have the dimension sample only; got "
+            f"stopping_time of {name} must have only the dimension sample; got "
             f"({', '.join(map(str, result['stopping_time'].dims))})"
         )
 

@@ -172,7 +172,7 @@ def record(result: xr.Dataset) -> dict[str, Any]:
         )
     if result.attrs.get("format") != FORMAT:
         raise ValueError(
-            f"result has format {result.attrs.get('format')}; this version reads {FORMAT} only"
+            f"result has format {result.attrs.get('format')}; this version reads only {FORMAT}"
         )
     if "function" not in result.attrs:
         raise ValueError("result has no record of the function that made it")

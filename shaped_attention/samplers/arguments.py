@@ -170,7 +170,9 @@ def saved_steps(
         If both are given, or a time is off the grid, outside it, or not after the one before.
     """
     if times is not None and save_every is not None:
-        raise ValueError(f"times and save_every={save_every!r} exclude each other; pass only one")
+        raise ValueError(
+            f"times and save_every={save_every!r} cannot be used together; pass only one"
+        )
     if save_every is not None:
         check_count("save_every", save_every)
         regular = range(-(-begin // save_every) * save_every, steps + 1, save_every)

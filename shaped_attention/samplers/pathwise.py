@@ -145,7 +145,7 @@ def _grid(
         steps = count_steps(horizon, step)
         return steps, float(horizon) / steps
     raise ValueError(
-        "either width and depth or horizon and step must be given; got "
+        "give either width and depth, or horizon and step; got "
         f"width={width!r}, depth={depth!r}, horizon={horizon!r}, step={step!r}"
     )
 

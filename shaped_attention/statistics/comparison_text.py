@@ -64,7 +64,14 @@ def verdict(table: xr.Dataset) -> str:
             if seen
             else "does not distinguish them either; a smaller difference is not excluded"
         )
-    return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{caution_text(about)}"
+    if seen and not len(resolved):
+        tail += (
+            f" (p = {p:.2g}). Even if the laws are equal, {1 - confidence:.2g} of all comparisons "
+            "end like this by chance; where no difference is expected, repeat with another seed"
+        )
+    else:
+        tail += f" (p = {p:.2g})"
+    return f"{head} {largest} The joint test {tail}.{caution_text(about)}"
 
 
 def _by_fraction(table: xr.Dataset) -> str:

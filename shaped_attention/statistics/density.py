@@ -221,7 +221,7 @@ def estimate_density(
     """
     check_inside("confidence", confidence)
     if bins is not None and bandwidth is not None:
-        raise ValueError("bins and bandwidth exclude each other: a histogram has no bandwidth")
+        raise ValueError("bins and bandwidth cannot be used together: a histogram has no bandwidth")
     low, high = _interval("support", support)
     sample = np.sort(real_array(values, "values").ravel())
     if len(sample) < FEWEST or not np.isfinite(sample).all():

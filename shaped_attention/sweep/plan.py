@@ -43,6 +43,9 @@ class Plan:
     together
         Number of samples of a unit that then move together, per sampler, in the cell with most
         tokens.
+    start_seconds
+        Time that the first call in each of these cells took more than the next ones: a process
+        compiles its kernels then, or loads them.
     """
 
     cells: int
@@ -53,6 +56,7 @@ class Plan:
     by_sampler: dict[str, float]
     memory: int
     together: dict[str, int]
+    start_seconds: float
 
 
 @with_types
@@ -76,10 +80,14 @@ def plan_sweep(sweep: Sweep | str | Path) -> Plan:
     )
     store = cells * len(sweep.samplers) * per_cell
     unit = 8 * sweep.block * max(sweep.tokens) ** 2 * (14 + len(sweep.fractions))
-    by_sampler = {name: _seconds_of(sweep, number) for number, name in enumerate(sweep.samplers)}
+    starts: list[float] = []
+    by_sampler = {
+        name: _seconds_of(sweep, number, starts) for number, name in enumerate(sweep.samplers)
+    }
     memory = memory_of(sweep.device)
     together = {name: _together(sweep, name, memory) for name in sweep.samplers}
-    return Plan(cells, units, store, unit, sum(by_sampler.values()), by_sampler, memory, together)
+    seconds = sum(by_sampler.values())
+    return Plan(cells, units, store, unit, seconds, by_sampler, memory, together, sum(starts))
 
 
 def _together(sweep: Sweep, sampler: str, memory: int) -> int:
@@ -93,34 +101,40 @@ def _together(sweep: Sweep, sampler: str, memory: int) -> int:
     return min(samples, chunk)
 
 
-def _seconds_of(sweep: Sweep, sampler: int) -> float:
+def _seconds_of(sweep: Sweep, sampler: int, starts: list[float]) -> float:
     """Return the seconds that all units of a sampler take: those of some cells, interpolated.
 
     The cost of a cell is known up to effects such as the overhead of a call and caches, which
-    change the seconds per cost from the cheapest to the dearest cell.
+    change the seconds per cost from the cheapest to the dearest cell. `starts` receives the seconds
+    that first calls took longer.
     """
     costs = np.log(sweep.costs[:, sampler])
     order = np.argsort(costs, kind="stable")
     chosen = order[np.unique(np.linspace(0, len(order) - 1, _PROBES).round().astype(int))]
-    seconds = np.array([_probed(sweep, int(cell), sampler) for cell in chosen])
+    seconds = np.array([_probed(sweep, int(cell), sampler, starts) for cell in chosen])
     rates = np.interp(costs, costs[chosen], np.log(seconds) - costs[chosen])
     if costs[chosen[0]] == costs[chosen[-1]]:
         rates[:] = np.log(seconds.mean()) - costs[chosen[0]]
     return float(np.exp(rates + costs).sum()) * sweep.samples / sweep.block
 
 
-def _probed(sweep: Sweep, cell: int, sampler: int) -> float:
+def _probed(sweep: Sweep, cell: int, sampler: int, starts: list[float]) -> float:
     """Return the seconds of a unit, from ever larger parts of it after a first one that compiles.
 
     With few samples, the cost of the call hides that of the samples.
     """
     unit, whole, samples = Unit(0, cell, sampler), min(sweep.samples, sweep.block), 1
     try:
+        began = time.perf_counter()
         run_unit(sweep.unchecked(samples=1, block=1, target=None), unit)
+        first: float | None = time.perf_counter() - began
         while True:
             part = sweep.unchecked(samples=samples, block=samples, target=None)
             draw = partial(run_unit, part, unit)
             seconds = min(repeat(draw, timer=time.perf_counter, number=1, repeat=_REPEATS))
+            if first is not None:
+                starts.append(max(0.0, first - seconds))
+                first = None
             if seconds > _PROBE_SECONDS or samples == whole:
                 return seconds * whole / samples
             samples = min(8 * samples, whole)

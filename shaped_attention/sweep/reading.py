@@ -228,11 +228,11 @@ def sweep_distances(
     check_choice("first", first, samplers)
     check_choice("second", second, samplers)
     if "values" not in data and "histogram" not in data:
-        raise ValueError("data must be of a sweep that keeps observables, or their histograms")
+        raise ValueError("data must come from a sweep that keeps observables, or their histograms")
     drawn = data["drawn"].sum("block")
     counts = [drawn.sel(sampler=name) for name in (first, second)]
     if any(bool((count == 0).any()) for count in counts):
-        raise ValueError("data must be of a finished sweep; some cells have no samples yet")
+        raise ValueError("data must come from a finished sweep; some cells have no samples yet")
     if "values" in data:
         values = data["values"].where(seen(data))
         precision = float(np.finfo(sweep_of(data).dtype).eps)

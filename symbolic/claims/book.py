@@ -247,12 +247,19 @@ def as_text(entry: Entry) -> str:
 
 def summary(entries: Sequence[Entry]) -> str:
     """Return the number of claims for each verdict, and which verdicts have changed."""
-    counts = Counter(entry.finding.verdict for entry in entries)
-    parts = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
+    notes = [entry for entry in entries if entry.claim in NOTES]
     changed = [entry.claim.key for entry in entries if entry.changed]
     ending = f"VERDICTS CHANGED: {', '.join(changed)}" if changed else "no verdict has changed"
-    number = f"{len(entries)} claim{'s' if len(entries) != 1 else ''}"
-    return f"{number}: {', '.join(parts)}; {ending}"
+    text = f"{len(entries)} claim{'s' if len(entries) != 1 else ''}: {_counts(entries)}; {ending}"
+    if not 0 < len(notes) < len(entries):
+        return text
+    return f"{text}\n{len(notes)} of these are statements of the notes: {_counts(notes)}"
+
+
+def _counts(entries: Sequence[Entry]) -> str:
+    """Return how many claims have each verdict."""
+    counts = Counter(entry.finding.verdict for entry in entries)
+    return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
 
 
 def as_latex(entries: Iterable[Entry]) -> str:

@@ -19,8 +19,8 @@ def inner_product_histograms(
     """Draw the histogram of the cosines of each layer, with their mean; data of `inner_products`.
 
     The dashed line is the law of independent uniform tokens on S^{d-1}, with density proportional
-    to (1 - c^2)^{(d-3)/2}: (1 + c) / 2 is Beta((d - 1) / 2, (d - 1) / 2). All panels have one
-    scale, with room for both.
+    to (1 - c^2)^{(d-3)/2}: (1 + c) / 2 is Beta((d - 1) / 2, (d - 1) / 2). All panels share one
+    scale, on which both fit.
     """
     if not isinstance(data, xr.Dataset) or not {"density", "mean", "close"} <= set(data):
         raise ValueError("data must be a Dataset made by inner_products")

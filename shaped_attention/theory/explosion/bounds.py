@@ -156,4 +156,4 @@ def _causal(layer: Layer, v0: Matrix) -> Bounds | None:
     def ever(level: float) -> float:
         return 0.0 if level == math.inf else (u0 / level) ** exponent
 
-    return Bounds("V_11 - 2 V_12 + V_22", reason, None, EverBound(u0, ever))
+    return Bounds("V[0,0] - 2 V[0,1] + V[1,1]", reason, None, EverBound(u0, ever))

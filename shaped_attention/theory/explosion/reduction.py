@@ -127,6 +127,11 @@ def _factors(reduction: Reduction, u: Matrix, rng: np.random.Generator) -> Matri
     return factors * (np.sqrt(u) / lengths)[:, None, None]
 
 
+def _entry(row: int, column: int) -> str:
+    """Return an entry of V, counted from 0, as in the names of observables."""
+    return f"V[{row},{column}]"
+
+
 def one_token(v0: Matrix) -> Reduction | None:
     """Return the reduction of equal tokens, or of a single one, to V_11."""
     m = len(v0)
@@ -134,8 +139,8 @@ def one_token(v0: Matrix) -> Reduction | None:
         return None
     unit = np.eye(m)
     return Reduction(
-        "V_11",
-        "all tokens are equal and stay equal, and V_11 determines V" if m > 1 else
+        _entry(0, 0),
+        f"all tokens are equal and stay equal, and {_entry(0, 0)} determines V" if m > 1 else
         "there is one token",
         unit[0], np.ones((m, 1)), unit[1:] - unit[0],
     )  # fmt: skip
@@ -148,7 +153,7 @@ def one_live_token(v0: Matrix) -> Reduction | None:
         return None
     j, unit = int(live[0]), np.eye(len(v0))
     return Reduction(
-        f"V_{j + 1}{j + 1}" if j < 9 else f"V_({j + 1},{j + 1})",
+        _entry(j, j),
         f"all tokens but token {j} are zero and stay zero",
         unit[j], unit[:, [j]], np.delete(unit, j, axis=0),
     )  # fmt: skip
@@ -165,10 +170,8 @@ def two_groups(v0: Matrix) -> Reduction | None:
     for column, group in enumerate(groups):
         spread[group, column] = 1.0
     still = [unit[a] - unit[group[0]] for group in groups for a in group[1:]]
-    i, j = first + 1, second + 1
     return Reduction(
-        f"V_{i}{i} - 2 V_{i}{j} + V_{j}{j}" if j <= 9 else
-        f"V_({i},{i}) - 2 V_({i},{j}) + V_({j},{j})",
+        f"{_entry(first, first)} - 2 {_entry(first, second)} + {_entry(second, second)}",
         "V explodes if and only if u does"
         + ("" if m == 2 else f"; the tokens form two groups of {m // 2} equal ones"),
         unit[first] - unit[second], spread, np.array(still).reshape(-1, m),
@@ -203,7 +206,7 @@ def without_attention(layer: Layer, v0: Matrix) -> Reduction | None:
     )
     reason = "the layer has no attention, so that no entry of V can explode"
     unit = np.eye(m)
-    each = [Reduction("V_11", reason, row, unit, np.zeros((0, m)), growth) for row in unit]
+    each = [Reduction(_entry(0, 0), reason, row, unit, np.zeros((0, m)), growth) for row in unit]
     for reduction in each:
         try:
             if scalar_law(layer, reduction, v0).alpha != 0.0:
