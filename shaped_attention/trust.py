@@ -3,7 +3,7 @@
 Records of results and stores of sweeps name classes and functions as "module:name". To import a
 module runs it, so a file from elsewhere must not decide which. A name is looked up only if its
 module belongs to this package, is trusted by the caller, or if this process used that very name
-itself, so that what it just made can be run again without further words.
+itself, so that what it has just made can be run again without `trust`.
 """
 
 from __future__ import annotations

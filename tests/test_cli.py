@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +163,15 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(run, name, tmp_path):
     allowed = {"figures", "results"} if name in ("figures", "results") else set()
     assert after - allowed == {"indefinite.csv", "wide.csv", "file"}
     assert not any(path.suffix in (".nc", ".png") for path in tmp_path.rglob("*"))
+
+
+def test_a_comparison_that_could_not_be_saved_is_not_computed(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "h5netcdf", None)
+    result = run("compare", *SMALL)
+    assert result.exit_code == 1
+    assert "h5netcdf is not installed; the extra `files` installs it" in result.stderr
+    assert not result.stdout
+    assert not list(tmp_path.iterdir())
 
 
 def test_show_refuses_what_is_no_result(run, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shaped_attention.statistics.comparison_text import format_comparison
+from shaped_attention.statistics.comparison_text import format_comparison, verdict
 from tests.test_compare import made, quick
 
 
@@ -26,6 +26,16 @@ def test_format_is_readable(tokens: int, samples: int) -> None:
         assert len(shown) == 8
         assert float(pairs.sel(observable=shown)["ks"].min()) >= float(hidden["ks"].max())
         assert "and 20 more rho: KS at most" in text
+
+
+def test_a_difference_that_only_the_joint_test_sees_is_put_into_proportion() -> None:
+    """Of equal laws one comparison in twenty looks like this."""
+    table = quick(made(1), made(2))
+    assert not table["resolved"].any()
+    assert "end like this by chance" not in verdict(table)
+    text = verdict(table.assign(joint_p_value=0.01))
+    assert text.startswith("Different, in the joint law: ")
+    assert "0.05 of all comparisons end like this by chance" in text
 
 
 def test_format_shows_the_numbers_of_the_table() -> None:

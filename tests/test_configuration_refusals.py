@@ -21,6 +21,7 @@ WHOLE = "config.partial_rotary_factor must be 1, for whole heads; got 0.5"
 
 CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "lama"}, "config.model_type must be one of .*; got 'lama' .*'llama'"),
+    ({"model_type": "mamba"}, "config.model_type must be one of .*; got 'mamba'$"),
     ({"model_type": None}, "config.model_type must be one of .*; got None"),
     ({"hidden_size": None}, "config has no field hidden_size, which must be an integer >= 1"),
     ({"hidden_size": 64.0}, "config.hidden_size must be an integer >= 1; got 64.0"),

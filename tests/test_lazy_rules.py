@@ -227,7 +227,7 @@ def test_a_tensor_beside_rows_gets_its_gradient():
         (lambda x, w: torch.cat([x, x]), "below each other, dim=1; got dim=0"),
         (
             lambda x, w: torch.cat([x, torch.ones(9)], 1),
-            "joined with rows only; got a Tensor",
+            "joined with rows only; got tensor",
         ),
         (lambda x, w: x @ x, r"x @ W, x @ W.T\), by the transpose of rows"),
         (lambda x, w: w @ x, "the product with W is x @ W"),

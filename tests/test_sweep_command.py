@@ -71,6 +71,7 @@ def test_plan_run_status_resume_draw_export(tmp_path):
     assert "cells     4: gamma (2) x rho (2)" in plan
     assert "units     24 of 8 samples" in plan
     assert "memory    2.15 GB on cpu, so that 8 of chain, 8 of sde move together" in plan
+    assert "in each process that compiles or loads its kernels" in plan
     assert "24 units in" in invoke("run", file, store)
     assert "not running; 24 of 24 units" in invoke("status", store)
     ledger = (store / "ledger.jsonl").read_bytes()

@@ -90,6 +90,17 @@ def test_engines_that_cannot_be(options, sentence, file, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
+def test_a_dask_scheduler_that_does_not_answer_is_named(file, tmp_path, monkeypatch):
+    def client(address):
+        raise OSError(f"Timed out trying to connect to {address}")
+
+    monkeypatch.setattr("distributed.Client", client)
+    assert refused("run", file, tmp_path / "s", "--dask", "tcp://localhost:1") == (
+        "--dask tcp://localhost:1: no Dask scheduler answers there "
+        "(Timed out trying to connect to tcp://localhost:1)"
+    )
+
+
 def test_a_path_is_a_sweep(file, tmp_path):
     """A TOML file is given as text or as a path; anything else is refused."""
     assert run_sweep(str(file), tmp_path / "s", progress=False).finished == 24

@@ -61,7 +61,7 @@ def checked_ids(embedding: Embedding, tokens: Any) -> NDArray[np.int64]:
         check_count("tokens", int(tokens))
         present = np.delete(np.arange(vocabulary), list(embedding.zero_ids))
         if tokens > len(present):
-            most = f"at most {len(present)}, the number of different tokens"
+            most = f"at most {len(present)}, the number of distinct tokens in the vocabulary"
             raise argument_error("tokens", most, tokens)
         ids = present[:tokens]
     else:
@@ -72,7 +72,10 @@ def checked_ids(embedding: Embedding, tokens: Any) -> NDArray[np.int64]:
         if outside.size:
             raise argument_error("tokens", f"ids in [0, {vocabulary - 1}]", int(outside[0]))
     if embedding.positions is not None and len(ids) > embedding.positions:
-        most = f"at most {embedding.positions}, the number of positions of the model"
+        most = (
+            f"at most {embedding.positions}, the number of positions in the configuration "
+            "(max_position_embeddings, or n_positions)"
+        )
         raise argument_error("tokens", most, len(ids))
     zero = np.isin(ids, embedding.zero_ids)
     placed = embedding.position_std > 0.0 and not embedding.zero_positions

@@ -82,7 +82,7 @@ class HeadSizes:
 
 @dataclass(frozen=True)
 class ScoreTerms:
-    """What the logits have beside the products of queries and keys."""
+    """What is added to the products of queries and keys, or done to them, in the logits."""
 
     query_bias: float = 0.0
     key_bias: float = 0.0
@@ -203,7 +203,7 @@ class _ShortForms(ABCMeta):
 
 
 def _signature_of(names: Sequence[str]) -> inspect.Signature:
-    """Return a signature with these keywords, of which gamma alone is required."""
+    """Return a signature with these keywords, of which only gamma is required."""
     required, keyword = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
     return inspect.Signature(
         [

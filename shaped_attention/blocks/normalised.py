@@ -15,7 +15,7 @@ given V is that of a block on D F. The norm of a branch divides the rows of R [H
 they are added (`shaped_attention.blocks.state`).
 
 With "layer" the state also has the means of the tokens, h = X 1 / n, as a column (`State.means`):
-V = F F^T + h h^T, where F belongs to the part of X orthogonal to 1. A centred branch sees F alone,
+V = F F^T + h h^T, where F belongs to the part of X orthogonal to 1. A centred branch sees only F,
 and its component along 1 is independent of the others. Therefore F takes the step of "rms" with
 n - 1 in place of n degrees of freedom, still divided by n, and independently
 

@@ -1,6 +1,6 @@
 """Frames that forget: each layer of a deep network has spaces of its own, with O(m) directions.
 
-Given the tokens X that enter the upper layers, these see X through its Gram matrix alone (and that
+Given the tokens X that enter the upper layers, these see X only through its Gram matrix (and that
 with the vector of ones, for LayerNorm). What they return, a gradient G, has a part in the span of
 these rows, and a rest whose frame is uniformly distributed in the complement and independent of the
 layers below, since rotations that fix the span leave the law of the upper layers unchanged. So the

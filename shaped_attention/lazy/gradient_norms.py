@@ -52,7 +52,7 @@ def gradient_norms(
     The gradients are those with respect to matrices of independent N(0, 1) entries, as in
     `simulate_network`: factors such as 1 / sqrt n belong to the network. Forward and backward pass
     are exact in law at the width n, jointly for all parameters, and cost O(m) directions a layer
-    whatever the width, besides the hidden units of an MLP.
+    whatever the width, except for the hidden units of an MLP.
 
     Parameters
     ----------
@@ -66,9 +66,10 @@ def gradient_norms(
         cross-entropy of K logits X_L W / sqrt n against class a modulo K of token a; or a function
         of f (samples, m), in torch, that returns the loss (samples,) and does not mix samples.
     of
-        Of what the norms are: "weights", "tokens" (all X_l), "input" (X_0), or a list of these.
+        What the gradients are with respect to: "weights", "tokens" (all X_l), "input" (X_0), or a
+        list of these.
     device, dtype
-        Device of torch, and "float64" or "float32", as a name or of torch.
+        A torch device, and the precision: "float64", "float32", or the torch dtype of that name.
     chunk, memory
         Samples that move together, and the bytes that they may take; the result depends on neither.
     progress

@@ -20,8 +20,9 @@ class Space(Frame):
     n
         Dimension.
     samples, seed, dtype, device
-        Number of independent samples, their seed, and the precision ("float64" or "float32", as a
-        name or of torch) and device of all coordinates. Spaces of one network share them.
+        Number of independent samples, their seed, and the precision ("float64", "float32", or
+        the torch dtype of that name) and device of all coordinates. Spaces of one network share
+        them.
     explicit
         Whether the frame is the standard basis, as functions of single entries need. A space
         becomes explicit when such a function is applied; a space that is known to need it saves

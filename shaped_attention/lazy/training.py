@@ -63,9 +63,9 @@ def simulate_training(
     """Sample the first training steps of networks with random weights.
 
     Exact in law at the width n: a weight matrix is a Gaussian matrix, of which only the directions
-    are drawn that the computation meets, plus matrices of low rank. The cost depends on n through
-    the hidden units alone. All weights are trained, with the biases and the readout; the tokens are
-    not. The gradients are those with respect to matrices of independent N(0, 1) entries, as in
+    are drawn that the computation meets, plus matrices of low rank. The cost depends on n only
+    through the hidden units. All weights are trained, with the biases and the readout; the tokens
+    are not. The gradients are those with respect to matrices of independent N(0, 1) entries, as in
     `gradient_norms`.
 
     Parameters
@@ -87,7 +87,7 @@ def simulate_training(
     classes
         Number of classes; None for the largest target plus 1, and at least 2.
     device, dtype
-        Device of torch, and "float64" or "float32", as a name or of torch.
+        A torch device, and the precision: "float64", "float32", or the torch dtype of that name.
     chunk, memory
         Samples that move together, and the bytes that they may take; the result depends on neither.
     progress

@@ -197,7 +197,7 @@ def inner_products(  # type: ignore[no-untyped-def]
     """Write the products of the rows of A (rows, inner) with those of B (columns, inner).
 
     Arrays are flat and of one type; the integers are entries and strides of `result`, `left` and
-    `right`. The order of each sum depends on `inner` alone.
+    `right`. The order of each sum depends only on `inner`.
     """
     vectors = inner // VECTOR
     sums = np.empty(SUMS, left.dtype)
@@ -229,7 +229,7 @@ def multiply_weights(x, key, paths, slot, begin, end, out):  # type: ignore[no-u
 
     The weight in row r and column c of a sample's Gaussian matrix W (fan_in, columns) is the normal
     number c fan_in + r of its slot. A column is contiguous, so the order of an inner product
-    depends on `fan_in` alone. No matrix is stored, which bounds the memory at any width.
+    depends only on `fan_in`. No matrix is stored, which bounds the memory at any width.
 
     These are counter words (samples,). X (samples, rows, fan_in) and `out` (samples, rows, columns)
     are contiguous, in single or double precision; the numbers are made in double precision.

@@ -15,7 +15,7 @@ independent N(0, 1) entries too, so
   groups' Grams (`shaped_attention.blocks.attention`);
 - LayerNorm: the state also has the means of the tokens (`shaped_attention.blocks.normalised`).
 
-By induction the law of V_{l+1} given the past depends on V_l alone. Wishart matrices come from
+By induction the law of V_{l+1} given the past depends only on V_l. Wishart matrices come from
 Bartlett's factor, so the cost of attention does not depend on n or n_k.
 """
 
@@ -59,7 +59,7 @@ def simulate_chain(
         A block, a list of the blocks of a layer in the order in which they act, or a `Pattern`.
     v0
         Initial covariance (m, m), positive semidefinite and possibly singular, or one per sample
-        (samples, m, m). `continue_run` alone passes a `Resumed`, the end of an earlier run.
+        (samples, m, m). Only `continue_run` passes a `Resumed`, the end of an earlier run.
     width, depth
         Width n and number of layers L >= 1; layer l is at time l / n. A width below m requires a
         `v0` of rank at most n.

@@ -2,7 +2,7 @@
 
 The clock asks how fast the superlinear terms change V, relative to V (`Limit.speed`), and takes
 steps of about h / (1 + speed). log |V| then has bounded drift and noise, and an explosion takes
-infinitely many steps. The lengths depend on the present alone, so time is exact.
+infinitely many steps. The lengths depend only on the present, so time is exact.
 
 Growth and decay (`steps.flowed`) act for half a step before and after the rest (Strang). With
 R the factor between them, b the factor drift and G(R) dZ the noise at R, linear and of the blocks,

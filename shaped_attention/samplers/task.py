@@ -1,6 +1,6 @@
 """The task of the paths of a run: where they start, and their step as programs.
 
-Without LayerNorm the law of the covariances depends on V_0 alone. With LayerNorm it also depends on
+Without LayerNorm the law of the covariances depends only on V_0. With LayerNorm it also depends on
 the direction of 1 relative to the initial tokens. These are X_0 = sqrt(n) F U, with F F^T = V_0 and
 the rows of U (c, n) the first c of a uniformly distributed orthogonal matrix: the law of tokens
 that a Gaussian matrix has embedded, given their covariance. The means of the tokens are then

@@ -1,4 +1,4 @@
-"""Larger sweeps in the same store: more samples per cell, further values on the axes."""
+"""Larger sweeps in the same store: more samples per cell, more values on the axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def extend_sweep(
     axes: Mapping[str, Sequence[Any]] | None = None,
     trust: Sequence[str] = (),
 ) -> Sweep:
-    """Extend the sweep of a store to more samples, further values on its axes, or both.
+    """Extend the sweep of a store by more samples, more values on its axes, or both.
 
     Nothing is run: `resume_sweep` runs what is missing. The samples of each cell are then
     bit-identical to those in a new store of the larger sweep with the same `block`. If the last

@@ -105,8 +105,8 @@ def _seconds_of(sweep: Sweep, sampler: int, starts: list[float]) -> float:
     """Return the seconds that all units of a sampler take: those of some cells, interpolated.
 
     The cost of a cell is known up to effects such as the overhead of a call and caches, which
-    change the seconds per cost from the cheapest to the dearest cell. `starts` receives the seconds
-    that first calls took longer.
+    change the seconds per cost from the cheapest to the most expensive cell. `starts` receives
+    the seconds by which first calls took longer.
     """
     costs = np.log(sweep.costs[:, sampler])
     order = np.argsort(costs, kind="stable")

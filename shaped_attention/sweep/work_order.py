@@ -23,10 +23,11 @@ Moments = Callable[[Unit], Floats]
 
 
 class Schedule:
-    """Units of a sweep that are still to do, the dearest first within each block.
+    """Units of a sweep that are still to do, the most expensive first within each block.
 
     `done` has the finished units and the seconds that each took, `moments` their moments. The
-    attribute `keys` has cells and samplers, the dearest first, and `reasons` why they stopped.
+    attribute `keys` has cells and samplers, the most expensive first, and `reasons` says why they
+    stopped.
     """
 
     def __init__(self, sweep: Sweep, done: Mapping[Unit, float], moments: Moments) -> None:

@@ -50,7 +50,7 @@ def stepper_of(spec: Specification, task: Task) -> BlasStepper | None:
 def by_library(spec: Specification, task: Task) -> bool:
     """Return whether library routines move the samples of a run.
 
-    The specification alone decides: the number of tokens and, in models, of random numbers.
+    Only the specification decides: the number of tokens and, in models, of random numbers.
     """
     if not spec.compiled_device or spec.tokens >= FEWEST_LARGE_TOKENS:
         return spec.compiled_device

@@ -137,7 +137,7 @@ def _law(layer: Layer, v0: Array) -> ScalarLaw:
     states = np.array([[[1.0, 0.2], [0.2, 1.0]], [[2.0, -0.5], [-0.5, 0.7]]])
     exact = known.kind == "exact" and known.scalar == "V[0,0] - 2 V[0,1] + V[1,1]"
     if not (exact and all(_follows(layer, known.coefficients, v) for v in states)):
-        raise argument_error("layer", "full attention, alone or with linear blocks", layer)
+        raise argument_error("layer", "full attention, with or without linear blocks", layer)
     return known.coefficients
 
 
