@@ -188,7 +188,7 @@ def test_tables() -> None:
     assert "VERDICT CHANGED: proven is on record" in as_text(changed)
     assert "VERDICTS CHANGED: relu-nu-printed" in summary([changed])
     assert summary([entry]) == "1 claim: 1 false; no verdict has changed"
-    other = Entry(replace(entry.claim, key="of-a-paper"), entry.finding)
+    other = Entry(replace(entry.claim, passages=()), entry.finding)
     text = summary([entry, other])
     assert text.startswith("2 claims: 2 false")
     assert text.endswith("\n1 of these are statements of the notes: 1 false")

@@ -247,7 +247,7 @@ def as_text(entry: Entry) -> str:
 
 def summary(entries: Sequence[Entry]) -> str:
     """Return the number of claims for each verdict, and which verdicts have changed."""
-    notes = [entry for entry in entries if entry.claim in NOTES]
+    notes = [entry for entry in entries if entry.claim.passages]
     changed = [entry.claim.key for entry in entries if entry.changed]
     ending = f"VERDICTS CHANGED: {', '.join(changed)}" if changed else "no verdict has changed"
     text = f"{len(entries)} claim{'s' if len(entries) != 1 else ''}: {_counts(entries)}; {ending}"
