@@ -188,10 +188,10 @@ def test_tables() -> None:
     assert "VERDICT CHANGED: proven is on record" in as_text(changed)
     assert "VERDICTS CHANGED: relu-nu-printed" in summary([changed])
     assert summary([entry]) == "1 claim: 1 false; no verdict has changed"
-    other = Entry(replace(entry.claim, passages=()), entry.finding)
-    text = summary([entry, other])
-    assert text.startswith("2 claims: 2 false")
-    assert text.endswith("\n1 of these are statements of the notes: 1 false")
+    printed = judge(named("courant-fischer-svd"))
+    text = summary([entry, printed])
+    assert text.startswith("2 claims: 1 imprecise, 1 false; ")
+    assert text.endswith("\n1 of these are statements of the notes: 1 imprecise")
     table = as_latex([entry, changed])
     assert table.startswith(r"\begin{longtable}")
     assert r"\textbf{changed}" in table
