@@ -24,6 +24,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 import shaped_attention as sa
 from shaped_attention.blocks import mlp
+from shaped_attention.numerics import draws
+from shaped_attention.numerics.draws import threefry
 from shaped_attention.samplers import arguments, loop
 from shaped_attention.samplers.network import WeightStepper
 from shaped_attention.samplers.steppers.torch_descriptions import DeviceArrays
@@ -99,11 +101,35 @@ def on_the_host(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+PLACES: dict[Any, tuple[torch.dtype, torch.device]] = {}
+"""Type and place of the random words of counters of some shapes, types and places."""
+
+
+def words(key: Any, c0: torch.Tensor, c1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Work through the 150 operations of `threefry` once for each kind of counters.
+
+    Without numbers, shape, type and place are all that they depend on.
+    """
+    kind = tuple((x.shape, x.dtype, x.device) for x in (c0, c1))
+    if kind not in PLACES:
+        one, other = threefry(key, c0, c1)
+        assert one.shape == other.shape == c0.shape
+        assert (one.dtype, one.device) == (other.dtype, other.device)
+        PLACES[kind] = one.dtype, one.device
+        return one, other
+    dtype, device = PLACES[kind]
+    one, other = (torch.empty(c0.shape, dtype=dtype, device=device) for _ in range(2))
+    return one, other
+
+
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Waits]:
     """Run a test with tensors without numbers, and count what the host asks for."""
     asked, real = Waits(), torch.tensor
     monkeypatch.setattr(arguments, "check_device", torch.device)
+    monkeypatch.setattr(draws, "threefry", words)
+    # Each of the 16 is the same code.
+    monkeypatch.setattr(draws, "_CHI_ATTEMPTS", 2)
     # The mode holds in its own thread.
     monkeypatch.setattr(loop, "on_threads", in_turn)
     for name in ("on_host", "factors"):
