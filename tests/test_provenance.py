@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -38,6 +38,7 @@ from shaped_attention.sphere.figures.mean_field import figure_mean_field
 from shaped_attention.sphere.old_names import noisy_network
 from shaped_attention.sphere.propagation_of_chaos import two_bumps
 from shaped_attention.statistics import stopping
+from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 from tests.test_results import SUFFIXES, assert_same
 
 SCHEMA = json.loads(
@@ -217,15 +218,19 @@ OF_SWEEPS = {"sweep_summary", "sweep_distances"}
 """Of the table of a store; see the test of it."""
 
 
+PROBABILITY = cache(ScalarLaw.probability)
+
+
 @pytest.fixture(autouse=True)
 def small_families(monkeypatch):
-    """The samples of three figures at a small width, without what takes minutes."""
+    """Three figures at a small width, without what takes minutes; exact probabilities once."""
 
     def family(models, tokens, widths, samples, seed, progress, *_):
         v0 = sa.equicorrelated(tokens, 0.2)
         return original.densities(models, v0, 16, 8, samples, seed)
 
     monkeypatch.setattr(beyond, "_family", family)
+    monkeypatch.setattr(ScalarLaw, "probability", PROBABILITY)
 
 
 def without_time(result):
