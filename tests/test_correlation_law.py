@@ -72,7 +72,8 @@ def test_paths_that_reach_the_level_are_left_out():
 def test_final_values_have_the_law_of_the_determinant():
     """E log d and the variance of beta, 4,000 paths each of this and of the SDE, at large u.
 
-    The clock makes about 700 steps, in each of which log u has a variance of 3e-4. Without delta / 4 in its drift, the mean of log d would be off by 12 standard errors.
+    The clock makes about 700 steps, in each of which log u has a variance of 3e-4. Without
+    delta / 4 in its drift, the mean of log d would be off by 12 standard errors.
     """
     layer, v0, horizon = ShapedAttention(0.8, 0.5), 20 * sa.equicorrelated(2, 0.2), 0.0005
     law = sa.explosion_law(layer, v0).coefficients

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -70,14 +71,19 @@ def law_of(sampler, name, other=None, **options):
     return result.assign(V=result.V.round(9))
 
 
+@cache
+def networks(name):
+    """10,000 networks, simulated once for each layer."""
+    return law_of(sa.simulate_network, name, samples=10_000)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_chain_has_the_law_of_networks(name):
     """KS on every observable at level 10^-3 (Bonferroni), 10,000 networks.
 
     KS sees a shift of 0.06 standard deviations of an observable half of the time.
     """
-    weights = law_of(sa.simulate_network, name, samples=10_000)
-    assert same_law(weights, law_of(sa.simulate_chain, name, samples=30_000, seed=2))
+    assert same_law(networks(name), law_of(sa.simulate_chain, name, samples=30_000, seed=2))
 
 
 @dataclass(frozen=True)
@@ -151,8 +157,9 @@ class _OneMore(Numbers):
 )
 def test_wrong_chains_are_rejected(name, wrong):
     """Negative controls: means, degrees of freedom, a norm left out, RMS in its place."""
-    weights = law_of(sa.simulate_network, name, samples=10_000)
-    assert not same_law(weights, law_of(sa.simulate_chain, name, wrong, samples=30_000, seed=2))
+    assert not same_law(
+        networks(name), law_of(sa.simulate_chain, name, wrong, samples=30_000, seed=2)
+    )
 
 
 @pytest.mark.parametrize("name", ["after", "heads, after"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -74,6 +76,12 @@ def test_the_chain_has_the_law_of_networks(name):
     assert same_law(law_of(sa.simulate_network, name, samples=3000, seed=1), chains)
 
 
+@cache
+def networks(name):
+    """10,000 networks, simulated once for each layer."""
+    return law_of(sa.simulate_network, name, samples=10_000, seed=1)
+
+
 @pytest.mark.parametrize("name", NARROW)
 def test_narrow_chains_have_the_law_of_networks(name):
     """The same with 10,000 networks, whose last columns are few or none beyond the tokens'.
@@ -81,7 +89,7 @@ def test_narrow_chains_have_the_law_of_networks(name):
     KS sees a shift of 0.06 standard deviations of an observable half of the time.
     """
     chains = law_of(sa.simulate_chain, name, samples=30_000)
-    assert same_law(law_of(sa.simulate_network, name, samples=10_000, seed=1), chains)
+    assert same_law(networks(name), chains)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +110,7 @@ def test_other_chains_are_rejected(name, wrong):
 
     With 9,000 networks one head in the place of four is rejected at 10^-7.
     """
-    networks = law_of(sa.simulate_network, name, samples=10_000, seed=1)
-    assert not same_law(networks, law_of(sa.simulate_chain, name, wrong, samples=30_000))
+    assert not same_law(networks(name), law_of(sa.simulate_chain, name, wrong, samples=30_000))
 
 
 @pytest.mark.parametrize(("eps", "gain"), [(0.0, 1.0), (0.3, 1.7)])

@@ -20,6 +20,7 @@ from symbolic.claims import (
     factor,
     interaction_energy,
     judge,
+    judge_all,
     ledger,
     limits,
     quadratic_forms,
@@ -32,7 +33,7 @@ from symbolic.claims import softmax as softmax_module
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
 def test_the_verdict_is_the_one_on_record(claim: Any) -> None:
-    entry = judge(claim)
+    (entry,) = judge_all([claim])
     assert not entry.changed, entry.finding
     assert entry.finding.witness
 

@@ -45,7 +45,9 @@ _PREFERRED_CHUNK = 16
 _PREFERRED_WEIGHTS = 2**16
 """Weights of a matrix in all networks of a batch: they take longer than calls of torch."""
 
-_LARGEST_BATCH = 64
+_LARGEST_BATCH = 256
+"""Narrow networks in a batch, of which the few that are asked for take as long as all."""
+
 _MOST_WEIGHTS = 2**26
 """Weights that exist at a time on a device: half a gigabyte in double precision."""
 

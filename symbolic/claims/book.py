@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from textwrap import fill
 
 from symbolic.claims import (
@@ -220,9 +221,12 @@ def judge(claim: Claim) -> Entry:
     return Entry(claim, claim.check())
 
 
+_judged = cache(judge)
+
+
 def judge_all(claims: Iterable[Claim] = CLAIMS) -> Iterator[Entry]:
-    """Run the checks one after the other."""
-    return map(judge, claims)
+    """Run the checks one after the other, each once in a process."""
+    return map(_judged, claims)
 
 
 def as_text(entry: Entry) -> str:
