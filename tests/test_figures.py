@@ -91,7 +91,7 @@ def test_a_stopping_map_has_intervals_and_blank_cells():
     share, tenth = ([text.get_text() for text in axis.texts] for axis in figure.axes[:2])
     assert share == [f"50\n{low:.0f}–{high:.0f}"]
     # P(Binomial(40, 0.1) <= 1) = 0.08 and P(<= 0) = 0.015; P(<= 7) = 0.958 and P(<= 8) = 0.985.
-    assert tenth == ["0.05\n0.02–0.09"]
+    assert tenth == ["0.05\n0.01–0.09"]
     masks = [
         np.ma.getmaskarray(axis.collections[0].get_array()).ravel() for axis in figure.axes[:2]
     ]

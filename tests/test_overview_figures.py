@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.stats import ks_2samp
 
+from shaped_attention.figures.paper.beyond import _of_heads
 from shaped_attention.figures.paper.explosion_map import _edges, figure_explosion_map
 from shaped_attention.figures.paper.schematic import figure_schematic
 from shaped_attention.figures.paper.speed import figure_speed
@@ -56,6 +58,27 @@ def test_network_and_chain_of_the_schematic_have_one_law():
     network, chain = (rho.sel(sampler=name) for name in ("network", "chain"))
     assert ks_2samp(network[-1], chain[-1]).pvalue > 0.01
     assert ks_2samp(network[-1], chain[len(chain) // 2]).pvalue < 1e-6
+
+
+def test_heads_are_apart_by_their_chains_that_have_not_stopped():
+    """8 heads are 0.1 away from 1; with the stopped half of their paths it would be 0.55."""
+    rho = np.tile(np.linspace(-1.0, 1.0, 4000), (3, 2, 1))
+    rho[2, 0] += 0.2
+    stopped = np.zeros(rho.shape, dtype=bool)
+    stopped[2, 0, ::2] = True
+    rho[stopped] = 5.0
+    data = xr.Dataset(
+        {
+            "rho": (("model", "sampler", "sample"), rho),
+            "stopped": (("model", "sampler", "sample"), stopped),
+            "strong": (("model", "width"), [[0.4, 0.1], [0.5, 0.3], [0.6, 0.2]]),
+        },
+        {"sampler": ["chain", "SDE"]},
+    )
+    band = math.sqrt(math.log(80.0) / 8000) + math.sqrt(math.log(80.0) / 4000)
+    found = _of_heads(data)
+    assert 0.1 + band < found["apart"] < 0.111 + band
+    assert found["farther"] == pytest.approx(2.0)
 
 
 def test_measured_times_are_those_of_the_file(tmp_path):

@@ -178,6 +178,13 @@ ESTIMATES = [
         blind=True,
     ),
     Mutant(
+        "quantile-bound-one-rank-up",
+        _FRACTIONS,
+        "return ranked[..., below]",
+        "return ranked[..., below + 1]",
+        ("test_stopping.py::test_intervals_of_quantiles_cover",),
+    ),
+    Mutant(
         "stopping-exit-below-only",
         _STOPPING,
         "(eigenvalues[..., 0] < smallest) | (eigenvalues[..., -1] > largest)",

@@ -121,7 +121,8 @@ FIGURES: dict[str, Recipe] = {
         "beyond:figure_heads",
         "plots:family_panels",
         "1, 2 and 8 heads without an output projection, gamma = 1/sqrt 2, tau_0 = 1.",
-        "More heads: nearly the same law, and farther from the SDE at the same width\n"
+        r"From 1 to 8 heads the law of $\rho_{0,1}$ moves by a KS distance below %(apart).2f;"
+        "\ncoupled paths are %(farther).2g times as far from those of the SDE\n"
         r"$\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$, $m=%(tokens)d$",
         options={"tokens": 2, "samples": 2**15},
         small={"samples": 64, "tokens": 2},

@@ -8,7 +8,6 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogFormatterSciNotation, NullLocator
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from shaped_attention.figures.labels import LAYER, TIME, observable_label, parameter_label
 from shaped_attention.figures.panels import (
@@ -24,7 +23,7 @@ from shaped_attention.figures.panels import (
 )
 from shaped_attention.figures.paper.law_plots import draw_laws
 from shaped_attention.statistics.density import Floats
-from shaped_attention.statistics.proportions import fraction_bounds
+from shaped_attention.statistics.proportions import fraction_bounds, quantile_bounds
 
 _RHO = observable_label("rho[0,1]")
 _GAMMA, _TAU0 = parameter_label("gamma"), parameter_label("tau0")
@@ -99,12 +98,11 @@ def _share_out(times: Floats, horizon: float) -> tuple[Floats, NDArray[np.str_]]
 def _tenth_out(times: Floats, horizon: float) -> tuple[Floats, NDArray[np.str_]]:
     """Return the time at which a tenth of the paths is out, and its text, by cell.
 
-    `times` (..., sample) are sorted; the interval is of order statistics (Conover 1999, 3.2).
+    `times` (..., sample) are sorted; the interval is that of `quantile_bounds`.
     """
-    count = times.shape[-1]
-    ranks = np.asarray(binom.ppf([0.025, 0.975], count, 0.1)).astype(int)
     middle = np.quantile(times, 0.1, axis=-1)
-    low, high = (times[..., min(rank, count - 1)] for rank in ranks)
+    low, high = quantile_bounds(times, 0.1, 0.95)
+    low = np.maximum(low, 0.0)
     ends = np.where(high < horizon, np.char.mod("%.2f", high), "")
     text = [
         f"{m:.2f}\n{a:.2f}–{b}" for m, a, b in zip(middle.flat, low.flat, ends.flat, strict=True)

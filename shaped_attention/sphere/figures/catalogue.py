@@ -129,7 +129,8 @@ FIGURES: dict[str, Recipe] = {
         "figures.encoder_decoder:encoder_and_decoder",
         "encoder_decoder:encoder_decoder_panels",
         "How tokens meet by position under full and causal attention, and the shaped SDE of both.",
-        r"Encoder and decoder: %(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g; shaped SDE: "
+        "Tokens of a decoder mostly meet later; in the shaped SDE their drift depends on position\n"
+        r"%(attention)s, $N$ = %(tokens)d, $\delta$ = %(delta)g; shaped SDE: "
         r"$\gamma$ = %(gamma)g, $\tau_0$ = %(tau0)g",
         options={
             "betas": (1.0, 9.0),
@@ -159,7 +160,8 @@ FIGURES: dict[str, Recipe] = {
         "mixture:mixture_panels",
         "Number, masses and angles of the clusters at one time, and tokens on the circle compared "
         "with the mean field.",
-        "More clusters remain at larger beta\n"
+        r"More clusters remain at larger $\beta$"
+        "\n"
         r"Clusters at $t$ = %(time)g: %(attention)s, $\delta$ = %(delta)g; mean field at "
         r"$t$ = %(density_time)g",
         options={

@@ -29,6 +29,7 @@ from shaped_attention.sphere.clusters import cluster_count
 from shaped_attention.sphere.flow import sphere_flow
 from shaped_attention.sphere.integrate import checked_times
 from shaped_attention.sphere.starts import uniform_start
+from shaped_attention.statistics.proportions import quantile_bounds
 from shaped_attention.theory.drift_diffusion import diffusion, drift
 
 MASKS = {"full": "encoder", "causal": "decoder"}
@@ -144,15 +145,20 @@ def encoder_decoder_panels(
 ) -> Drawn:
     """Draw, by position, when tokens join the first one; clusters over time; the shaped SDE.
 
-    The first row has a panel for each dimension: median times of joining, for each beta; there is
-    no point where half of the samples have not joined at the end. The second has the mean number of
-    clusters over time. The third has the shaped SDE: the drift of V_aa at the start by position,
-    and the mean squared cosine of the second token (thin) and of the last with the first over time.
+    The first row has a panel for each dimension: median times of joining with 95 % intervals, for
+    each beta; a curve is left out, and named, if an interval does not end before the last time. The
+    second has the mean number of clusters over time. The third has the shaped SDE, with two
+    standard errors: the drift of V_aa at the start by position, and the mean squared cosine of the
+    second token (thin) and of the last with the first over time.
     """
     if "joined" not in data or "drift" not in data:
         raise ValueError("data must be that of the figure encoder-decoder")
     dimensions = data["dimension"].values
-    tops = [rf"{what}, $d$ = {d}" for what in ("joining", "clusters") for d in dimensions]
+    tops = [
+        rf"{what}, $d$ = {d}"
+        for what in ("joining the first token", "clusters")
+        for d in dimensions
+    ]
     names = [*tops, "drift of the shaped SDE", "cosines of the shaped SDE"]
     columns = max(2, len(dimensions))
     panels = Panels(ax, names, (0.9 + 4.6 * columns, 9.0), columns, titles=True)
@@ -161,7 +167,11 @@ def encoder_decoder_panels(
         _clusters(panels.axes[len(dimensions) + k], data.sel(dimension=dimension))
     _shaped_drift(panels.axes[-2], data)
     _shaped_cosines(panels.axes[-1], data)
-    return panels.finish(title, legend=True, columns=4)
+    note = (
+        "intervals of medians: 95 %; other bars and bands: two standard errors\n"
+        f"cosines: token 2 thin, token {data.sizes['position']} thick"
+    )
+    return panels.finish(title, note=note, legend=True, columns=4)
 
 
 def _label(mask: str, beta: float) -> str:
@@ -169,15 +179,25 @@ def _label(mask: str, beta: float) -> str:
 
 
 def _joining(axis: Axes, data: xr.Dataset) -> None:
+    missing = []
     for m, mask in enumerate(data["mask"].values):
         for k, beta in enumerate(data["beta"].values):
             joined = data["joined"].sel(mask=mask, beta=beta).isel(position=slice(1, None))
-            median = joined.median("sample")
-            axis.plot(
-                joined["position"], median.where(np.isfinite(median)), LINES[m], marker="o",
-                markersize=3.0, color=COLORS[k], label=_label(str(mask), float(beta)),
+            ordered = np.sort(joined.transpose("position", "sample").to_numpy())
+            low, high = quantile_bounds(ordered, 0.5, 0.95)
+            median, label = np.median(ordered, axis=-1), _label(str(mask), float(beta))
+            if not np.isfinite(high).all():
+                missing.append(label)
+                median = np.full_like(median, np.nan)
+            axis.errorbar(
+                joined["position"], median, [median - low, high - median], fmt=LINES[m],
+                marker="o", markersize=3.0, color=COLORS[k], label=label,
             )  # fmt: skip
-    axis.set(yscale="log", xlabel="position", ylabel="median time to the first token")
+    if missing:
+        text = "\n".join([f"median not resolved by $t$ = {data['time'].values[-1]:g}:", *missing])
+        axis.margins(y=0.4)
+        axis.text(0.03, 0.95, text, transform=axis.transAxes, va="top", fontsize="x-small")
+    axis.set(yscale="log", xlabel="position", ylabel="median time of joining")
 
 
 def _clusters(axis: Axes, data: xr.Dataset) -> None:
@@ -205,8 +225,12 @@ def _shaped_cosines(axis: Axes, data: xr.Dataset) -> None:
     for m, mask in enumerate(data["mask"].values):
         for k, position in enumerate(positions):
             curve = data.sel(mask=mask, position=position)
+            middle, error = curve["shaped_square"], 2.0 * curve["shaped_square_error"]
+            axis.fill_between(
+                data["shaped_time"], middle - error, middle + error, color=COLORS[2 + m],
+                alpha=0.15, linewidth=0,
+            )  # fmt: skip
             axis.plot(
-                data["shaped_time"], curve["shaped_square"], LINES[m], color=COLORS[2 + m],
-                linewidth=1.0 + k,
+                data["shaped_time"], middle, LINES[m], color=COLORS[2 + m], linewidth=1.0 + k
             )  # fmt: skip
     axis.set(xlabel="time $t$", ylabel=r"mean of $\cos^2$ with token 1", ylim=(0.0, None))

@@ -186,7 +186,11 @@ def mixture_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = N
     panels.axes[4].set_xticks(data["dimension"].values)
     for axis in panels.axes[:2]:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return panels.finish(title, legend=True)
+    note = (
+        "bars: two standard errors; vertical lines: the mean field's fastest mode; "
+        "last panel: tokens as points, mean field as lines"
+    )
+    return panels.finish(title, note=note, legend=True)
 
 
 def _number(axis: Axes, data: xr.Dataset, style: Style, label: str) -> None:
