@@ -220,6 +220,36 @@ FIGURES: dict[str, Recipe] = {
         },
         small={"ratios": (0.25, 0.5), "tokens": 2, "width": 16, "samples": 30},
     ),
+    "tangent-kernel": _recipe(
+        "tangent_kernels:figure_tangent_kernel",
+        "tangent_kernels:kernel_panels",
+        "Samples of the neural tangent kernel over their mean, and its second moment against L/n.",
+        "When depth grows with the width, the tangent kernel stays random however wide the network"
+        "\n"
+        r"shaped attention, $\gamma=1/\sqrt{2}$, $\tau_0=1$",
+        options={
+            "ratios": Option("Ratios L / n of depth to width.", (0.1, 0.3, 0.6, 1.0)),
+            "widths": (16, 64, 256),
+            "tokens": Option("Numbers of tokens, of which the first has densities.", (1,)),
+            "samples": 2000,
+        },
+        small={"ratios": (0.25, 0.5), "widths": (8, 16), "tokens": (1, 2), "samples": 30},
+    ),
+    "independent-gradients": _recipe(
+        "independent_gradients:figure_independent_gradients",
+        "independent_gradients:independence_panels",
+        "A step of SGD with gradients that go back through W^T, or through an independent matrix.",
+        "Norms of gradients at initialisation do not tell an independent matrix from $W^\\top$; "
+        "the step does\n"
+        r"pre-norm shaped attention, branches of weight $1/\sqrt{L}$, $\eta=%(rate)g$",
+        options={
+            "widths": (64, 4096),
+            "depths": Option("Depths L, of which the largest is shown by layer.", (2, 8, 32)),
+            "rate": Option("Learning rate of the step, for N(0, 1) weights.", 0.05),
+            "samples": 60,
+        },
+        small={"widths": (16, 32), "depths": (1, 2), "samples": 10},
+    ),
     "explosion-map": _recipe(
         "explosion_map:figure_explosion_map",
         "explosion_map:explosion_maps",
