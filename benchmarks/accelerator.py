@@ -1,10 +1,13 @@
 """Check and time the samplers on an accelerator: ``python -m benchmarks.accelerator out.json``.
 
-Everything runs in turn, in about ten minutes: frozen paths and laws against the CPU, nanoseconds
-per step and sample against the CPU and against drawing the same numbers on the device, the clock,
-networks with real weights against chain and SDE and against their floors, a sweep of 64 cells, one
-Llama. Times are medians of three after a first call, which compiles. The file is written after each
-row; what failed is in it with its traceback. `--rehearse` runs every part at tiny sizes on the CPU.
+Everything runs in turn, in ten minutes: paths against those of the CPU, bits of the device against
+its own in other chunks, laws against the CPU, nanoseconds per step and sample against all cores of
+the CPU and against drawing the same numbers on the device, networks with real weights against their
+floors, network, chain and SDE in one comparison, a sweep of 64 cells, one Llama. Times are medians
+of three after a first call, which compiles. The file is written after each row; what failed is in
+it with its traceback, and rows for which no time was left say so. `--rehearse` runs every row at
+tiny sizes on the CPU. `--table out.json` prints the table of benchmarks/README.md, which without
+the file has a line for every row, not measured.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ import statistics
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import product
+from collections.abc import Callable
+from functools import lru_cache, partial
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +34,24 @@ from shaped_attention.numerics.device.launch import fill_normals
 from shaped_attention.samplers.arguments import check_device
 
 STEPS = 64
+SECONDS = 600.0
 BLOCK = sa.ShapedAttention(0.35)
 TOKENS, WIDTHS = (4, 8, 16, 64, 512), (256, 1024, 4096)
+KINDS, PRECISIONS = ("chain", "direct", "clock"), ("float64", "float32")
+LLAMA = "llama-3.1-70b"
+
+Row = Callable[[], dict[str, Any]]
 NUMBERS = """
 extern "C" __global__ void numbers(
-    double* sums, const u64* key, double rows, int steps, int pairs) {
+    real* sums, const u64* key, double rows, int steps, int pairs) {
   const long long path = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (path >= (long long)rows) return;
-  double total = 0;
+  real total = 0;
   for (int step = 0; step < steps; ++step)
     for (int pair = 0; pair < pairs; ++pair) {
       double a, b;
       normals_of(key, (u64(path) << 32) | u64(step), 0, pair, a, b);
-      total += a + b;
+      total += real(a) + real(b);
     }
   sums[path] = total;
 }
@@ -64,28 +72,31 @@ def seconds(call: Callable[[], object], device: torch.device, turns: int = 3) ->
     return statistics.median(times)
 
 
-def simulate(kind: str, m: int, samples: int, device: str, dtype: str, seed: int = 0) -> Any:
-    """Run `STEPS` steps of the chain or of the SDE."""
-    v0 = sa.equicorrelated(m, 0.2)
-    common: dict[str, Any] = {"samples": samples, "device": device, "dtype": dtype, "seed": seed}
+def simulate(
+    kind: str, m: int, samples: int, device: str, dtype: str, seed: int = 0,
+    steps: int | None = None, **options: Any,
+) -> Any:  # fmt: skip
+    """Run some steps, by default `STEPS`, of the chain or of the SDE."""
+    v0, steps = sa.equicorrelated(m, 0.2), steps or STEPS
+    options |= {"samples": samples, "device": device, "dtype": dtype, "seed": seed}
+    options["progress"] = False
     if kind == "chain":
-        width = max(256, 2 * m)
-        return sa.simulate_chain(BLOCK, v0, width=width, depth=STEPS, progress=False, **common)
-    return sa.integrate_sde(
-        BLOCK, v0, horizon=0.01 * STEPS, step=0.01, method=kind, progress=False, **common
-    )
+        return sa.simulate_chain(BLOCK, v0, width=max(256, 2 * m), depth=steps, **options)
+    return sa.integrate_sde(BLOCK, v0, horizon=0.01 * steps, step=0.01, method=kind, **options)
 
 
-def floor(count: int, samples: int, device: torch.device) -> Callable[[], None]:
-    """Return what draws as many normals as a run needs."""
+def floor(count: int, samples: int, device: torch.device, dtype: str) -> Callable[[], None]:
+    """Return what draws as many normals of a precision as a run needs."""
+    kind = getattr(torch, dtype)
     if device.type == "cpu":
-        return lambda: [torch.randn(samples, count) for _ in range(STEPS)] and None
+        return lambda: [torch.randn(samples, count, dtype=kind) for _ in range(STEPS)] and None
     from shaped_attention.numerics.device.launch import compiled
     from shaped_attention.numerics.device.source import OPERATIONS_SOURCE
 
-    source = f"#define THREADS 1\ntypedef double real;\n{OPERATIONS_SOURCE.read_text()}{NUMBERS}"
+    real = "double" if dtype == "float64" else "float"
+    source = f"#define THREADS 1\ntypedef {real} real;\n{OPERATIONS_SOURCE.read_text()}{NUMBERS}"
     kernel = compiled(source, "numbers", device)
-    sums = torch.empty(samples, dtype=torch.float64, device=device)
+    sums = torch.empty(samples, dtype=kind, device=device)
     key = torch.tensor(np.array([1, 2], dtype=np.uint64), device=device)
     blocks = -(-samples // 128)
 
@@ -101,34 +112,31 @@ def numbers_of_a_step(kind: str, m: int) -> int:
     return 3 * m * m + 2 * m if kind == "chain" else m * m + m * (m + 1) // 2
 
 
-def speed(device: torch.device, most: int, tokens: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Time steps there, here, and the drawing of their numbers."""
-    kinds = ("chain", "direct", "clock"), ("float64", "float32")
-    for row in product(tokens, *kinds):
-        yield guarded(partial(_speed, device, most, *row))
+@lru_cache
+def cpu_ns(kind: str, m: int, most: int) -> float:
+    """Return the nanoseconds per step and sample on all cores of the CPU, in float64."""
+    samples = max(8, most * 16 // m**2 // 64)
+    # A step of 512 tokens takes a tenth of a second.
+    steps = max(2, min(STEPS, 2**20 // (samples * m**2)))
+    run = partial(simulate, kind, m, samples, "cpu", "float64", steps=steps)
+    return seconds(run, torch.device("cpu"), turns=1) * 1e9 / (steps * samples)
 
 
-def _speed(device: torch.device, most: int, m: int, kind: str, dtype: str) -> dict[str, Any]:
+def speed(device: torch.device, most: int, m: int, kind: str, dtype: str) -> dict[str, Any]:
+    """Time steps there, on the CPU, and the drawing of their numbers."""
     samples = max(8, most * 16 // m**2)
     there = seconds(partial(simulate, kind, m, samples, str(device), dtype), device)
-    few = max(8, samples // 64)
-    here = seconds(partial(simulate, kind, m, few, "cpu", "float64"), torch.device("cpu"))
-    least = seconds(floor(numbers_of_a_step(kind, m), samples, device), device)
-    per = 1e9 / (STEPS * samples)
+    drawing = floor(numbers_of_a_step(kind, m), samples, device, dtype)
+    per, least = 1e9 / (STEPS * samples), seconds(drawing, device)
+    here = cpu_ns(kind, m, most)
     return (
-        {"m": m, "run": kind, "dtype": dtype, "samples": samples, "ns": there * per}
-        | {"cpu_ns": here * 1e9 / (STEPS * few), "numbers_ns": least * per}
-        | {"over_numbers": there / least, "over_cpu": here / few * samples / there}
-    )
+        {"samples": samples, "ns": there * per, "numbers_ns": least * per}
+        | {"share_of_numbers": least / there, "cpu_ns": here, "over_cpu": here / (there * per)}
+    )  # fmt: skip
 
 
-def networks(device: torch.device, widths: Sequence[int]) -> Iterator[dict[str, Any]]:
+def network(device: torch.device, width: int, dtype: str) -> dict[str, Any]:
     """Time a layer of networks, the making of its weights alone, and its products alone."""
-    for width, dtype in product(widths, ("float64", "float32")):
-        yield guarded(partial(_network, device, width, dtype))
-
-
-def _network(device: torch.device, width: int, dtype: str) -> dict[str, Any]:
     layers, m, kind = 4, 4, getattr(torch, dtype)
     samples = max(1, min(64, 2**25 // width**2))
     run = partial(
@@ -156,41 +164,38 @@ def _network(device: torch.device, width: int, dtype: str) -> dict[str, Any]:
     whole = seconds(run, device, turns=1) / layers
     floors = {"weights": seconds(make, device), "products": seconds(multiply, device)}
     return {
-        "width": width, "dtype": dtype, "samples": samples, "layer": whole, **floors,
+        "samples": samples, "layer": whole, **floors,
         "over_larger": whole / max(floors.values()),
     }  # fmt: skip
 
 
-def frozen_paths(device: torch.device, tokens: Sequence[int]) -> dict[str, float]:
+def distance(device: torch.device, m: int, kind: str, dtype: str) -> dict[str, Any]:
     """Return how far paths there are from those of the CPU, in units of their largest entry."""
-    distances = {}
-    for m, kind, dtype in product(tokens, ("chain", "direct", "clock"), ("float64", "float32")):
-        one, other = (
-            simulate(kind, m, 64, name, dtype)["V"].values for name in ("cpu", str(device))
-        )
-        distances[f"{kind} m={m} {dtype}"] = float(np.abs(one - other).max() / np.abs(one).max())
-    return distances
+    one, other = (simulate(kind, m, 64, name, dtype)["V"].values for name in ("cpu", str(device)))
+    return {"distance": float(np.abs(one - other).max() / np.abs(one).max())}
 
 
-def laws(device: torch.device, samples: int) -> dict[str, float]:
-    """Return p-values of log det V there against other seeds on the CPU; the last is a control."""
-    values = {}
-    for kind in ("chain", "direct", "clock"):
-        there = log_det(simulate(kind, 4, samples, str(device), "float64"))
-        here = log_det(simulate(kind, 4, samples, "cpu", "float64", seed=1))
-        values[kind] = float(stats.ks_2samp(there, here).pvalue)
-    values["control: chain against SDE at half the time"] = float(
-        stats.ks_2samp(
-            log_det(simulate("chain", 4, samples, str(device), "float64")),
-            log_det(
-                sa.integrate_sde(
-                    BLOCK, sa.equicorrelated(4, 0.2), horizon=0.005 * STEPS, step=0.005,
-                    samples=samples, seed=2, progress=False,
-                )
-            ),
-        ).pvalue
-    )  # fmt: skip
-    return values
+def bits(device: torch.device, kind: str, dtype: str) -> dict[str, Any]:
+    """Return whether paths there have the same bits again, and in chunks of 7."""
+    one, again, parts = (
+        simulate(kind, 4, 64, str(device), dtype, chunk=chunk)["V"].values
+        for chunk in (None, None, 7)
+    )
+    return {"again": bool((one == again).all()), "in_chunks": bool((one == parts).all())}
+
+
+def law(device: torch.device, samples: int, kind: str) -> dict[str, Any]:
+    """Return the p-value of a KS test of log det V there against another seed on the CPU."""
+    there = log_det(simulate(kind, 4, samples, str(device), "float64"))
+    here = log_det(simulate(kind, 4, samples, "cpu", "float64", seed=1))
+    return {"p": float(stats.ks_2samp(there, here).pvalue)}
+
+
+def control(device: torch.device, samples: int) -> dict[str, Any]:
+    """Return the p-value of the chain against the SDE at half the time, which must be tiny."""
+    there = log_det(simulate("chain", 4, samples, str(device), "float64"))
+    half = log_det(simulate("clock", 4, samples, "cpu", "float64", seed=2, steps=STEPS // 2))
+    return {"p": float(stats.ks_2samp(there, half).pvalue)}
 
 
 def log_det(result: Any) -> Any:
@@ -199,33 +204,31 @@ def log_det(result: Any) -> Any:
 
 
 def three_samplers(device: torch.device, samples: int) -> dict[str, Any]:
-    """Compare network, chain and SDE there, and time the network."""
+    """Time network, chain and SDE of one size there, and compare each with each."""
     v0 = sa.equicorrelated(4, 0.2)
     options: dict[str, Any] = {"device": str(device), "progress": False}
-    network = partial(
-        sa.simulate_network,
-        BLOCK,
-        v0,
-        width=256,
-        depth=2 * STEPS,
-        samples=max(8, samples // 64),
-        **options,
-    )
-    taken = seconds(network, device, turns=1)
-    chain = sa.simulate_chain(
-        BLOCK, v0, width=256, depth=2 * STEPS, samples=samples, seed=1, **options
-    )
-    limit = sa.integrate_sde(
-        BLOCK, v0, horizon=STEPS / 128, step=1 / 128, samples=samples, seed=2, **options
-    )
-    return {
-        "network_seconds": taken,
-        "network_against_chain": sa.compare(network(), chain).attrs["verdict"],
-        "chain_against_limit": sa.compare(chain, limit).attrs["verdict"],
+    layers: dict[str, Any] = {"width": 256, "depth": 2 * STEPS, **options}
+    runs: dict[str, Callable[[], Any]] = {
+        "network": partial(
+            sa.simulate_network, BLOCK, v0, samples=max(8, samples // 64), seed=0, **layers
+        ),
+        "chain": partial(sa.simulate_chain, BLOCK, v0, samples=samples, seed=1, **layers),
+        "sde": partial(
+            sa.integrate_sde, BLOCK, v0, horizon=STEPS / 128, step=1 / 128, samples=samples,
+            seed=2, **options,
+        ),
+    }  # fmt: skip
+    found: dict[str, Any] = {
+        f"{name}_seconds": seconds(run, device, turns=1) for name, run in runs.items()
     }
+    results = {name: run() for name, run in runs.items()}
+    for one, other in combinations(results, 2):
+        table = sa.compare(results[one], results[other])
+        found[f"{one}_against_{other}"] = table.attrs["verdict"]
+    return found
 
 
-def batch(device: torch.device, samples: int) -> dict[str, float]:
+def batch(device: torch.device, samples: int) -> dict[str, Any]:
     """Run a sweep of 64 cells."""
     gammas, temperatures = np.linspace(0.1, 0.45, 8).tolist(), np.linspace(0.5, 2.0, 8).tolist()
     grid = sweep.Sweep(
@@ -252,51 +255,92 @@ def guarded(part: Callable[[], Any]) -> Any:
         return {"failed": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
 
 
-def measure(
-    device: torch.device, samples: int, rehearse: bool, write: Callable[[Any], None]
-) -> None:
-    """Run all parts, and write what is known after each row."""
-    named = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    measured: dict[str, Any] = {
-        "device": named, "torch": torch.__version__, "cuda": torch.version.cuda, "steps": STEPS,
-    }  # fmt: skip
+def rows(device: torch.device, samples: int, rehearse: bool) -> dict[str, dict[str, Row]]:
+    """Return all rows by their part and name."""
     fewer = max(16, samples // 16)
-    parts: dict[str, Callable[[], Any]] = {
-        "paths": partial(frozen_paths, device, (4,) if rehearse else (2, 4, 9)),
-        "p_values": partial(laws, device, fewer),
-        "speed": partial(speed, device, samples, (4,) if rehearse else TOKENS),
-        "networks": partial(networks, device, (16,) if rehearse else WIDTHS),
-        "samplers": partial(three_samplers, device, fewer),
-        "sweep": partial(batch, device, fewer),
-        "llama": partial(llama, device, "gpt2" if rehearse else "llama-3.1-70b", min(64, fewer)),
+    small, tokens, widths = ((4,), (4,), (16,)) if rehearse else ((2, 4, 9), TOKENS, WIDTHS)
+    name = "gpt2" if rehearse else LLAMA
+    return {
+        "paths": {
+            f"{kind}, m = {m}, {dtype}": partial(distance, device, m, kind, dtype)
+            for m, kind, dtype in product(small, KINDS, PRECISIONS)
+        },
+        "bits": {
+            f"{kind}, {dtype}": partial(bits, device, kind, dtype)
+            for kind, dtype in product(KINDS, PRECISIONS)
+        },
+        "laws": {
+            **{kind: partial(law, device, fewer, kind) for kind in KINDS},
+            "control": partial(control, device, fewer),
+        },
+        "samplers": {"network, chain, SDE": partial(three_samplers, device, fewer)},
+        "sweep": {"64 cells": partial(batch, device, fewer)},
+        "llama": {name: partial(llama, device, name, min(64, fewer))},
+        "networks": {
+            f"n = {width}, {dtype}": partial(network, device, width, dtype)
+            for width, dtype in product(widths, PRECISIONS)
+        },
+        "speed": {
+            f"{kind}, m = {m}, {dtype}": partial(speed, device, samples, m, kind, dtype)
+            for m, kind, dtype in product(tokens, KINDS, PRECISIONS)
+        },
     }
-    for name, part in parts.items():
-        began = time.perf_counter()
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-        result = guarded(part)
-        if isinstance(result, Iterator):
-            measured[name] = []
-            for row in result:
-                measured[name].append(row)
-                print(row, flush=True)
-                write(measured)
-        else:
-            measured[name] = result
-        if device.type == "cuda":
-            measured[f"{name}_memory"] = torch.cuda.max_memory_allocated(device)
-        print(name, f"{time.perf_counter() - began:.0f} s", flush=True)
-        write(measured)
+
+
+def measure(
+    device: torch.device, samples: int, rehearse: bool, write: Callable[[Any], None],
+    limit: float = SECONDS,
+) -> None:  # fmt: skip
+    """Measure all rows, and write what is known after each; none begins after `limit` seconds."""
+    began = time.perf_counter()
+    on_cuda = device.type == "cuda"
+    measured: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(device) if on_cuda else "cpu",
+        "torch": torch.__version__, "cuda": torch.version.cuda, "steps": STEPS,
+        "cpu_threads": torch.get_num_threads(),
+    }  # fmt: skip
+    for part, of_part in rows(device, samples, rehearse).items():
+        measured[part] = {}
+        for name, row in of_part.items():
+            if on_cuda:
+                torch.cuda.reset_peak_memory_stats(device)
+            spent = time.perf_counter() - began
+            found = guarded(row) if spent < limit else {"skipped": f"{limit:.0f} s were over"}
+            if on_cuda:
+                found["memory"] = torch.cuda.max_memory_allocated(device)
+            measured[part][name] = found
+            print(part, name, {k: v for k, v in found.items() if k != "traceback"}, flush=True)
+            write(measured)
+
+
+def table(measured: dict[str, Any]) -> str:
+    """Return a line of Markdown for every row; "not measured" for those that are not there."""
+    lines = ["| part | row | measured |", "| --- | --- | --- |"]
+    for part, of_part in rows(torch.device("cpu"), 2**20, False).items():
+        for name in of_part:
+            found = measured.get(part, {}).get(name, {})
+            texts = [
+                f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
+                for key, value in found.items()
+                if key != "traceback"
+            ]
+            lines.append(f"| {part} | {name} | {'; '.join(texts) or 'not measured'} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
-    """Measure and write the file."""
+    """Measure and write the file, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--samples", type=int, default=2**20, help="of m = 4; fewer of larger m")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="no row begins after them")
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes on the CPU")
+    parser.add_argument("--table", action="store_true", help="print the file as a table")
     asked = parser.parse_args()
+    if asked.table:
+        print(table(json.loads(asked.output.read_text()) if asked.output.exists() else {}))
+        return
     try:
         device = check_device("cpu" if asked.rehearse else asked.device)
     except ValueError as error:
@@ -305,7 +349,8 @@ def main() -> None:
     def write(measured: Any) -> None:
         asked.output.write_text(json.dumps(measured, indent=1) + "\n")
 
-    measure(device, 64 if asked.rehearse else asked.samples, asked.rehearse, write)
+    samples = 64 if asked.rehearse else asked.samples
+    measure(device, samples, asked.rehearse, write, asked.seconds)
 
 
 if __name__ == "__main__":

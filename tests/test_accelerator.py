@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ import shaped_attention as sa
 from benchmarks import accelerator
 from shaped_attention.numerics.device import launch
 
-PARTS = ["paths", "p_values", "speed", "networks", "samplers", "sweep", "llama"]
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ["paths", "bits", "laws", "samplers", "sweep", "llama", "networks", "speed"]
 
 
 @pytest.fixture(scope="module")
@@ -39,22 +41,47 @@ def rehearsal(tmp_path_factory):
     return json.loads(path.read_text()), written
 
 
-def test_all_parts_run_and_the_file_grows(rehearsal):
+def test_all_rows_run_and_the_file_grows(rehearsal):
     measured, written = rehearsal
     assert [name for name in measured if name in PARTS] == PARTS
-    failed = [name for name in PARTS if "failed" in measured[name]]
-    assert failed == []
-    assert sum(names[-1] == "speed" for names in written) == len(measured["speed"]) + 1
-    assert max(measured["paths"].values()) < 1e-3
-    assert {row["run"] for row in measured["speed"]} == {"chain", "direct", "clock"}
-    assert len(measured["p_values"]) == 4
+    rows = {(part, name): row for part in PARTS for name, row in measured[part].items()}
+    assert [key for key, row in rows.items() if "failed" in row] == [
+        ("networks", "n = 16, float32")
+    ]
+    assert len(written) == len(rows)
+    assert max(row["distance"] for row in measured["paths"].values()) < 1e-3
+    assert all(row == {"again": True, "in_chunks": True} for row in measured["bits"].values())
+    assert measured["sweep"]["64 cells"]["units"] == 64
+    speeds = measured["speed"].values()
+    assert all(
+        row["share_of_numbers"] == pytest.approx(row["numbers_ns"] / row["ns"]) for row in speeds
+    )
+    compared = measured["samplers"]["network, chain, SDE"]
+    assert {"network_against_chain", "network_against_sde", "chain_against_sde"} <= set(compared)
 
 
 def test_what_fails_is_recorded_with_its_traceback(rehearsal):
-    right, wrong = rehearsal[0]["networks"]
+    right, wrong = rehearsal[0]["networks"].values()
     assert right["over_larger"] > 1.0
     assert wrong["failed"] == "AttributeError: planted"
     assert "in failing" in wrong["traceback"]
+
+
+def test_no_row_begins_after_the_time(monkeypatch):
+    kept = {}
+    accelerator.measure(torch.device("cpu"), 64, True, kept.update, limit=0.0)
+    found = [row for part in PARTS for row in kept[part].values()]
+    assert all(row == {"skipped": "0 s were over"} for row in found)
+    assert "| paths | chain, m = 2, float64 | not measured |" in accelerator.table({})
+    filled = accelerator.table({"laws": {"chain": {"p": 0.12345, "traceback": "..."}}})
+    assert "| laws | chain | p 0.123 |" in filled
+
+
+def test_the_table_of_the_readme_has_every_row():
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    rows = [line.rsplit("|", 2)[0] for line in accelerator.table({}).splitlines()]
+    assert len(rows) == 69
+    assert [row for row in rows if row not in page] == []
 
 
 @pytest.mark.parametrize("missing", ["_compile_kernel", "set_shared_memory_config"])

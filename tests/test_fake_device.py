@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import shaped_attention as sa
 from shaped_attention.blocks import mlp
@@ -28,6 +28,7 @@ from shaped_attention.numerics import draws
 from shaped_attention.numerics.draws import threefry
 from shaped_attention.samplers import arguments, loop
 from shaped_attention.samplers.network import WeightStepper
+from shaped_attention.samplers.steppers import tiles_on_device
 from shaped_attention.samplers.steppers.torch_descriptions import DeviceArrays
 
 V0 = sa.equicorrelated(4, 0.3)
@@ -166,7 +167,8 @@ def test_chains_and_networks_stay_on_the_device(name: str, dtype: str, waits: Wa
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", WITH_LIMIT)
 def test_limits_stay_on_the_device(name: str, dtype: str, waits: Waits) -> None:
-    # torchsde itself asks for times, which are on the host.
+    # Not torchsde, which keeps the state of the device's generator, of which there is none here,
+    # and reads its times from tensors, which have no numbers in this mode.
     for method in ("direct", "clock"):
         run = sa.integrate_sde(LAYERS[name], V0, **LIMIT, method=method, dtype=dtype)
         assert run["V"].shape == (2, 3, 4, 4)
@@ -191,6 +193,125 @@ def test_with_fixed_steps_the_host_waits_only_when_it_stores(waits: Waits) -> No
         waits, [partial(limit, **{**LIMIT, "horizon": horizon}) for horizon in (0.06, 0.18)]
     )
     assert short == long > 0
+
+
+class Calls(TorchDispatchMode):
+    """The number of batched products of matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), named: Any = None):
+        self.count += function is torch.ops.aten.bmm.default
+        return function(*args, **(named or {}))
+
+
+class Recorder:
+    """A compiler whose kernels keep their launches, and move nothing."""
+
+    launches: ClassVar[list[list[Any]]] = []
+
+    def __init__(self, source: str, packed: Any, precision: str, device: torch.device) -> None:
+        assert device.type == "cuda"
+        self.source = source
+
+    def __call__(self, rows: int, first: Any, rest: Any) -> None:
+        tensors = [x for x in (*first, *rest) if isinstance(x, torch.Tensor)]
+        # One on the host would be read from where the device cannot read.
+        assert all(x.device.type == "cuda" and x.is_contiguous() for x in tensors)
+        self.launches.append([rows, *(x for x in rest if not isinstance(x, torch.Tensor))])
+
+
+def _by_kernel(spec: Any, task: Any) -> Any:
+    if spec.device.type != "cuda" or not tiles_on_device.can_run(spec, task):
+        return None
+    return tiles_on_device.DeviceStepper(task, spec.device, spec.precision, Recorder)
+
+
+@pytest.fixture
+def launches(waits: Waits, monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+    """Run a test as on a device that compiles kernels, and list their launches."""
+    monkeypatch.setattr(tiles_on_device, "stepper_of", _by_kernel)
+    # Paths take as many steps in a launch as they are asked for, however long the first takes.
+    monkeypatch.setattr(loop, "_SLICE", 1e9)
+    monkeypatch.setattr(Recorder, "launches", [])
+    return Recorder.launches
+
+
+@pytest.mark.filterwarnings("ignore:method=")
+@pytest.mark.parametrize("kind", ["chain", "direct"])
+def test_one_launch_takes_many_steps_of_all_paths(
+    kind: str, launches: list[list[Any]], waits: Waits
+) -> None:
+    """From the second launch on, one to each stored time; the host waits only when it stores."""
+    counts = []
+    for steps in (40, 400):
+        launches.clear()
+        waits.count = 0
+        common: dict[str, Any] = {**RUN, "save_every": steps // 4}
+        if kind == "chain":
+            sa.simulate_chain(LAYERS["attention"], V0, width=16, depth=steps, **common)
+        else:
+            sa.integrate_sde(
+                LAYERS["attention"], V0, horizon=0.01 * steps, step=0.01, method="direct", **common
+            )
+        # Rows, radius, dt, rows, first, scheduled, columns of the table, begin, end.
+        spans = [(launch[-2], launch[-1]) for launch in launches]
+        assert [begin for begin, _ in spans[1:]] == [end for _, end in spans[:-1]]
+        assert (spans[0], spans[-1][1]) == ((0.0, 1.0), steps)
+        assert {launch[0] for launch in launches} == {3}
+        counts.append((len(launches), waits.count))
+    assert counts[0] == counts[1]
+    assert counts[0][0] <= 5
+
+
+def test_by_the_clock_a_launch_passes_all_stored_times(
+    launches: list[list[Any]], waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for steps, saved in ((40, 4), (400, 8)):
+        launches.clear()
+        waits.count = 0
+
+        def arrived(_: Any, values: torch.Tensor, steps: int = steps) -> Any:
+            """Tell the host that all paths are at the last grid point."""
+            return waits.ones(values) * (steps if values.dtype == torch.int64 else 1)
+
+        monkeypatch.setattr(DeviceArrays, "on_host", arrived)
+        sa.integrate_sde(
+            LAYERS["attention"], V0, horizon=0.01 * steps, step=0.01, method="clock",
+            save_every=steps // saved, **RUN,
+        )  # fmt: skip
+        # Rows, radius, dt, rows, first, scheduled, columns of the table, end, budget, ...
+        assert [launch[7] for launch in launches] == [steps]
+        counts.append(waits.count - 2 * saved)
+    # At a stored time only flags are read: which paths have to move, and which have stopped.
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.filterwarnings("ignore:method=")
+@pytest.mark.parametrize("kind", ["chain", "direct"])
+def test_many_tokens_move_by_batched_calls_of_libraries(
+    kind: str, launches: list[list[Any]], waits: Waits
+) -> None:
+    """More paths need no more calls, and no kernel is launched."""
+    tokens, calls = tiles_on_device.MOST_TOKENS + 1, []
+    for samples in (2, 50):
+        run: dict[str, Any] = {**RUN, "samples": samples, "chunk": samples}
+        with Calls() as counted:
+            if kind == "chain":
+                sa.simulate_chain(
+                    LAYERS["attention"], sa.equicorrelated(tokens, 0.3), width=256, depth=2, **run
+                )
+            else:
+                sa.integrate_sde(
+                    LAYERS["attention"], sa.equicorrelated(tokens, 0.3), horizon=0.02, step=0.01,
+                    method="direct", **run,
+                )  # fmt: skip
+        calls.append(counted.count)
+    assert launches == []
+    assert calls[0] == calls[1] > 0
 
 
 MODELS = {

@@ -103,7 +103,8 @@ class Paths(Batch):
         stored = self.stored[self.slots[point]]
         # A path that stops keeps its state.
         ended = ~self._living() & (point * self.task.dt >= self._times())
-        stored[ended] = self.stepper.factors(self.state)[ended]
+        if ended.any():
+            stored[ended] = self.stepper.factors(self.state)[ended]
         return covariances(stored[: self.count])
 
     def stopping_times(self) -> Array:
@@ -121,11 +122,12 @@ class Paths(Batch):
 
     def store(self, points: Sequence[int]) -> None:
         """Copy the states of paths by the clock, which are not there together, at grid points."""
-        self.stored = np.empty((len(points), len(self.grid), *self.factors().shape[1:]))
+        states = self.stepper.factors(self.state)
+        self.stored = np.empty((len(points), *states.shape))
         self.slots[np.asarray(points)] = np.arange(len(points))
         for slot, point in enumerate(points):
             here = self.grid == point
-            self.stored[slot, here] = self.stepper.factors(self.state)[here]
+            self.stored[slot, here] = states[here]
 
     # What moves paths.
 
