@@ -10,10 +10,10 @@ import shaped_attention as sa
 from shaped_attention import lazy
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy import tape as tapes
-from shaped_attention.lazy.networks import Weights
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.spaces import Frame
+from shaped_attention.lazy.weights import Weights
 from tests.explicit_networks import projection
 
 PLAIN = {"centring": False, "identity": False, "scaled_temperature": False}
@@ -69,9 +69,9 @@ def lazy_and_dense(block, quantity=lambda y: (y.squares() ** 2).sum((1, 2)), nam
     ours = {key: w.gradient() for key, w in weights.items() if w.gradient() is not None}
     whole = {}
     for key, w in weights.items():
-        a, b = w._spaces
+        a, b = w.matrix._spaces
         eye(b)
-        columns = (eye(a) @ w).coordinates
+        columns = w.of(eye(a) @ w.matrix).coordinates
         whole[key] = columns.clone().requires_grad_()
     tokens = TOKENS.expand(2, -1, -1).clone().requires_grad_()
     after = block.forward(p, tokens, projection(lambda key, *_: whole[key], name))

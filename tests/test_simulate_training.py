@@ -10,6 +10,7 @@ from scipy import stats
 import shaped_attention as sa
 from shaped_attention.lazy import optimizers
 from shaped_attention.lazy.matrices import Matrix
+from shaped_attention.lazy.rows import Rows
 from shaped_attention.numerics.observables import observables
 from tests.explicit_networks import TWO_EQUAL, Explicit, norms
 from tests.laws import final
@@ -140,10 +141,10 @@ def test_a_fresh_transpose_is_rejected_from_the_second_entry_on(reality, monkeyp
             return product(self, x, 0)
         self.__dict__.setdefault("twin", Matrix(*self._spaces, std=self.std))
         value = product(self.twin, x, 1)
-        if self._update is not None:
-            left, right = self._update
-            value = value + (x @ right.mT) @ left
-        return value
+        parts = value.parts
+        for parameter in self.parameters:
+            parts = parameter.with_update(parts, x, 1)
+        return Rows(value.space, tuple(parts))
 
     monkeypatch.setattr(Matrix, "_product", wrong)
     p = p_values(lazily(GPT, 24, sa.SGD(2.0)), reality)
@@ -155,7 +156,7 @@ def test_a_forgotten_update_is_rejected(reality, monkeypatch):
     change = optimizers.State.change
 
     def forgetful(self, amounts):
-        if self.matrix.name != "0.0.2":
+        if self.parameter.name != "0.0.2":
             change(self, amounts)
 
     monkeypatch.setattr(optimizers.State, "change", forgetful)
@@ -165,13 +166,13 @@ def test_a_forgotten_update_is_rejected(reality, monkeypatch):
 
 def test_a_matrix_that_is_fresh_in_every_step_is_rejected(reality, monkeypatch):
     """Degrees of freedom that ignore what is known: new images for old directions."""
-    multiplied = Matrix._multiplied
+    gaussian = Matrix._gaussian
 
     def fresh(self, x, side):
         self._revealed[0].directions = self._revealed[0].images = None
-        return multiplied(self, x, side)
+        return gaussian(self, x, side)
 
-    monkeypatch.setattr(Matrix, "_multiplied", fresh)
+    monkeypatch.setattr(Matrix, "_gaussian", fresh)
     p = p_values(lazily(GPT, 24, sa.SGD(2.0)), reality)
     assert min(p.values()) < 1e-8
 

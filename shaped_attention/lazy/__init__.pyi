@@ -1,4 +1,5 @@
-from .matrices import Factors, Matrix
+from .low_rank import Factors
+from .matrices import Matrix
 from .rows import Rows
 from .space import Space
 from .spaces import Sum

@@ -12,9 +12,8 @@ from shaped_attention.blocks.base import Layer, needs_means
 from shaped_attention.checks import check_count
 from shaped_attention.lazy.forgetting import Border
 from shaped_attention.lazy.joining import cut_rows, stacked
-from shaped_attention.lazy.matrices import Factors
+from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.networks import (
-    Weights,
     chunk_of_samples,
     readout_entries,
     start_of,
@@ -23,6 +22,7 @@ from shaped_attention.lazy.networks import (
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.tape import Tape
+from shaped_attention.lazy.weights import Weights
 from shaped_attention.libraries import Tensor
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.specification import Options, Specification, specify
@@ -75,7 +75,7 @@ class DeepNetwork:
     def entries(self) -> int:
         """Return how many numbers the way forward keeps."""
         layers = [(tape, weights) for tape, _, weights, _ in self._layers]
-        matrices = [w for _, weights in layers for w in weights.values()]
+        matrices = [w for _, weights in layers for w in weights.matrices]
         return sum(tape.entries() for tape, _ in layers) + sum(w.entries() for w in matrices)
 
     def backward(self, gradients: Sequence[Rows]) -> Iterator[LayerGradients]:
@@ -93,8 +93,9 @@ class DeepNetwork:
                 gradient = tape.gradient(self._tokens[number])
                 assert gradient is not None
                 entering.append(gradient)
-                for name, matrix in weights.items():
-                    factors[name].append(matrix.gradient() or _nothing(gradient))
+                for name, parameter in weights.items():
+                    factors[name].append(parameter.gradient() or _nothing(gradient))
+                for matrix in weights.matrices:
                     matrix.forget_gradient()
             self._passed(self.source.samples)
             yield LayerGradients(number, factors, entering, above)

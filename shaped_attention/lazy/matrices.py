@@ -20,7 +20,6 @@ numbers k and c_s, which may differ between samples.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from jaxtyping import Float
 
@@ -28,51 +27,16 @@ from shaped_attention.checks import argument_error, check_positive
 from shaped_attention.lazy.coordinates import Parts, cut, inner
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import stacked
+from shaped_attention.lazy.low_rank import Coefficient, Factors
+from shaped_attention.lazy.parameters import Parameter, scaled
 from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.sources import Stream
 from shaped_attention.lazy.spaces import AnySpace, check_space, settled, unify
 from shaped_attention.lazy.tape import add_gradient, recording
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.lapack import PIVOT_EPSILONS
-
-Coefficient = float | Tensor
-"""A number, or one for each sample (B, 1, 1)."""
 
 
-class Factors(NamedTuple):
-    """A matrix of low rank, X^T G, from rows of the two spaces."""
-
-    left: Rows
-    right: Rows
-
-    def norm(self) -> Float[Tensor, " B"]:
-        """Return the Frobenius norm: |X^T G|^2 = sum (X X^T) o (G G^T)."""
-        grams = inner(self.left, self.left) * inner(self.right, self.right)
-        return grams.sum((1, 2)).clamp(min=0.0).sqrt()
-
-    def sign(self) -> Factors:
-        """Return U V^T, with the singular vectors U, V of the nonzero singular values.
-
-        With X = L E and G = K H, rows of E and H orthonormal, X^T G = E^T (L^T K) H.
-        """
-        left, right = (directions(x.coordinates, x.coordinates[:, :0]) for x in self)
-        u, values, v = torch.linalg.svd(left.lower.mT @ right.lower)
-        level = PIVOT_EPSILONS * torch.finfo(values.dtype).eps * values[:, :1]
-        there = (values > level).to(values.dtype)[..., None]
-        return Factors(
-            self.left.like(there * (u.mT @ left.units)), self.right.like(v @ right.units)
-        )
-
-
-def combined(terms: Sequence[Factors], coefficients: Sequence[Coefficient]) -> Factors:
-    """Return the factors of sum_s c_s X_s^T G_s; terms with the number 0 are left out."""
-    pairs = list(zip(coefficients, terms, strict=True))
-    pairs = [(c, term) for c, term in pairs if isinstance(c, Tensor) or c != 0.0] or pairs[:1]
-    return Factors(
-        stacked([c * term.left for c, term in pairs]), stacked([term.right for _, term in pairs])
-    )
-
-
-class _Revealed:
+class Revealed:
     """Orthonormal directions of one side, and their images on the other."""
 
     def __init__(self) -> None:
@@ -80,6 +44,7 @@ class _Revealed:
         self.images: Rows | None = None
 
     def append(self, units: Rows, images: Rows) -> None:
+        """Add directions with their images."""
         if self.directions is None or self.images is None:
             self.directions, self.images = units, images
         else:
@@ -125,10 +90,9 @@ class Matrix:
         a.source.join(b.source)
         self._spaces, self.std, self.name = (a, b), std, name
         self._stream = a.source.stream(name)
-        self._revealed = _Revealed(), _Revealed()
-        self.kept: Coefficient = 1.0
-        self._update: Factors | None = None
+        self._revealed = Revealed(), Revealed()
         self._pairs: list[tuple[Rows, Rows]] = []
+        self.parameters: list[Parameter] = [Parameter(self, name or "")]
 
     @property
     def T(self) -> Transposed:
@@ -139,6 +103,11 @@ class Matrix:
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns."""
         return self._spaces[0].n, self._spaces[1].n
+
+    @property
+    def outputs(self) -> AnySpace:
+        """The space of x W."""
+        return self._spaces[1]
 
     def gradient(self) -> Factors | None:
         """Return the gradient of the loss of the last tape; None if it did not meet the matrix."""
@@ -165,7 +134,8 @@ class Matrix:
 
     def set(self, kept: Coefficient, update: Factors | None) -> None:
         """Take W to ``kept W_0 + X^T G``, where W_0 is the Gaussian matrix."""
-        self.kept, self._update = kept, update
+        (parameter,) = self.parameters
+        parameter.kept, parameter.update = kept, update
 
     def after(self, x: Rows) -> Rows:
         """Return x W."""
@@ -199,6 +169,19 @@ class Matrix:
         return result
 
     def _multiplied(self, x: Rows, side: int) -> Parts:
+        target, parameters = settled(self._spaces[1 - side]), self.parameters
+        seen = x
+        if side == 1:
+            seen = Rows(x.space, tuple(scaled(x.parts, parameters)))
+        parts: Sequence[Tensor] = cut(self._gaussian(seen, side), target)
+        if side == 0:
+            parts = scaled(parts, parameters)
+        for parameter in parameters:
+            parts = parameter.with_update(parts, x, side)
+        return tuple(parts)
+
+    def _gaussian(self, x: Rows, side: int) -> Float[Tensor, "B r k"]:
+        """Return the product with the Gaussian matrix W_0."""
         here, there = self._revealed[side], self._revealed[1 - side]
         target = settled(self._spaces[1 - side])
         rows = x.coordinates
@@ -207,20 +190,16 @@ class Matrix:
         along, lower, new = directions(rows, known)
         # As rows, since the frame grows if the images are in the same space.
         units = Rows(x.space, cut(new, x.space))
-        images = self._images(units, there, target)
+        images = self._images(units, there, target, self._stream)
         value = lower @ images.coordinates
         if here.images is not None:
             value = value + along @ here.images.coordinates
         here.append(units, images)
-        value = self.kept * value
-        if self._update is not None:
-            left, right = self._update if side == 0 else self._update[::-1]
-            value = value + inner(x, left) @ right.coordinates
-        return cut(value, target)
+        return value
 
-    def _images(self, units: Rows, there: _Revealed, target: AnySpace) -> Rows:
+    def _images(self, units: Rows, there: Revealed, target: AnySpace, stream: Stream) -> Rows:
         """Draw the images of new directions."""
-        draws = self._stream.draws()
+        draws = stream.draws()
         fresh = [space.fresh(units.shape[1], draws) for space in target]
         # A space that occurs twice has grown since its first rows were drawn.
         whole = torch.cat([space.padded(p) for space, p in zip(target, fresh, strict=True)], -1)

@@ -7,8 +7,7 @@ split its columns. Every ``project(x, columns)`` is a product with a `Matrix` of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,43 +16,17 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Sum
+from shaped_attention.lazy.spaces import AnySpace, Frame, Sum
+from shaped_attention.lazy.weights import Weights
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.samplers.memory import check_one_fits, chunk_size, of_rows
 from shaped_attention.samplers.specification import Specification
 
 _OF_A_LOGIT = 6
 """Numbers that are held for each logit at once: images, logits, the loss, and their gradients."""
-
-
-class Weights(dict[str, Matrix]):
-    """The matrices of a network by name; a name that is new gets a matrix of N(0, 1) entries."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self.source = source
-
-    def product(self, x: Rows, b: AnySpace, name: str) -> Rows:
-        """Return the product with the matrix of this name."""
-        if name not in self:
-            self[name] = Matrix(x.space, b, name=name)
-        return x @ self[name]
-
-    def block(self, name: str) -> Callable[[Any, int], Rows]:
-        """Return ``project(x, columns)`` for a block, which uses its matrices in their order."""
-        numbers = count()
-
-        def project(x: Any, columns: int) -> Rows:
-            if isinstance(x, torch.Tensor):
-                # A bias: a matrix with one row, the same for all samples.
-                x = new_rows(Frame(x.shape[-1], self.source, explicit=True), x)
-            return self.product(x, Open(columns, self.source), f"{name}.{next(numbers)}")
-
-        return project
 
 
 def chunk_of_samples(

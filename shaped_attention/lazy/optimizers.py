@@ -21,7 +21,8 @@ from shaped_attention.checks import (
     check_positive,
     check_range,
 )
-from shaped_attention.lazy.matrices import Coefficient, Factors, Matrix, combined
+from shaped_attention.lazy.low_rank import Coefficient, Factors, combined
+from shaped_attention.lazy.parameters import Parameter
 from shaped_attention.libraries import Tensor, torch
 
 Rate = float | Mapping[str, float]
@@ -29,12 +30,12 @@ Rate = float | Mapping[str, float]
 
 @dataclass
 class State:
-    """A matrix during training.
+    """A parameter during training.
 
     Attributes
     ----------
-    matrix
-        The matrix.
+    parameter
+        The matrix, or some of its columns.
     terms
         Matrices of low rank that occur in it: gradients, and the signs of Muon.
     weight, buffer
@@ -42,7 +43,7 @@ class State:
         first step.
     """
 
-    matrix: Matrix
+    parameter: Parameter
     terms: list[Factors] = field(default_factory=list)
     weight: list[Coefficient] = field(default_factory=lambda: [1.0])
     buffer: list[Coefficient] | None = None
@@ -61,7 +62,7 @@ class State:
     def change(self, amounts: list[Coefficient]) -> None:
         """Add amounts to the coefficients of the matrix."""
         self.weight = [a + b for a, b in zip(self.weight, amounts, strict=True)]
-        self.matrix.set(self.weight[0], self.of_rank(self.weight))
+        self.parameter.set(self.weight[0], self.of_rank(self.weight))
 
 
 class Optimizer(Protocol):
@@ -156,7 +157,9 @@ class Muon:
     With the buffer B = momentum B + g, W becomes
     ``(1 - lr weight_decay) W - lr s sign(g + momentum B)``, or sign(B) without `nesterov`, where
     sign(U S V^T) = U V^T exactly, over nonzero singular values, and
-    s = sqrt(max(1, columns / rows)). Biases and the readout follow `rest`.
+    s = sqrt(max(1, outputs / inputs)), in which a matrix that a library stores as
+    (inputs, outputs), as GPT-2 does, has them exchanged. Biases, embeddings and the readout follow
+    `rest`.
 
     Parameters
     ----------
@@ -167,7 +170,10 @@ class Muon:
     weight_decay
         Decoupled decay, at least 0.
     rest
-        Optimiser of biases and readout; None for SGD with the same rates.
+        Optimiser of biases, embeddings and readout; None for SGD with the same rates.
+    split
+        Whether matrices that a library stores as one, such as those of queries, keys and values of
+        GPT-2, are orthogonalised one by one.
 
     Raises
     ------
@@ -180,6 +186,7 @@ class Muon:
     nesterov: bool = True
     weight_decay: float = 0.0
     rest: SGD | None = None
+    split: bool = False
 
     def __post_init__(self) -> None:
         check_rates(self.lr)
@@ -198,7 +205,7 @@ class Muon:
         self, states: Mapping[str, State], gradients: Mapping[str, Factors]
     ) -> dict[str, Float[Tensor, " B"]]:
         """Take a step, and return the norms of the updates, without weight decay."""
-        hidden = {name for name in gradients if is_hidden(name, states[name].matrix)}
+        hidden = {name for name in gradients if states[name].parameter.hidden}
         others = {name: g for name, g in gradients.items() if name not in hidden}
         norms = (self.rest or SGD(self.lr)).step(states, others) if others else {}
         for name in gradients:
@@ -213,20 +220,22 @@ class Muon:
             if self.nesterov:
                 seen = [self.momentum * c for c in seen]
                 seen[-1] = seen[-1] + 1.0
-            rows, columns = state.matrix.shape
-            size = rate * max(1.0, columns / rows) ** 0.5
-            sign = state.of_rank(seen).sign()
-            norms[name] = size * sign.norm()
+            sign = self._sign(state.parameter, state.of_rank(seen))
+            norms[name] = rate * sign.norm()
             state.append(sign)
             amounts: list[Coefficient] = [-rate * self.weight_decay * c for c in state.weight]
-            amounts[-1] = amounts[-1] - size
+            amounts[-1] = amounts[-1] - rate
             state.change(amounts)
         return {name: norms[name] for name in gradients}
 
-
-def is_hidden(name: str, matrix: Matrix) -> bool:
-    """Return whether a parameter is a matrix inside a block, and no bias."""
-    return name != "readout" and matrix.shape[0] > 1
+    def _sign(self, parameter: Parameter, term: Factors) -> Factors:
+        """Return the signs of a term's sections, each times s of the matrix as it is stored."""
+        signs, sizes = [], []
+        for section, shape in parameter.sections(term, self.split):
+            inputs, outputs = shape[::-1] if parameter.by_inputs else shape
+            signs.append(section.sign())
+            sizes.append(max(1.0, outputs / inputs) ** 0.5)
+        return combined(signs, sizes)
 
 
 def check_rates(rates: Any) -> None:

@@ -171,8 +171,12 @@ class Sum:
             raise argument_error("parts", "a non-empty list of spaces", parts)
         for part in parts:
             check_space("parts", part)
-        self.parts = tuple(parts)
+        self.parts: tuple[AnySpace, ...] = tuple(parts)
         self.n: int = sum(part.n for part in self.parts)
+
+    def append(self, part: AnySpace) -> None:
+        """Add a part behind the others."""
+        self.parts, self.n = (*self.parts, part), self.n + part.n
 
     def __iter__(self) -> Iterator[Frame]:
         for part in self.parts:

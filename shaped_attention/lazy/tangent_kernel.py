@@ -12,7 +12,7 @@ from torch import Tensor
 from shaped_attention.blocks.base import Layer
 from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.deep import DeepNetwork, deep_networks
-from shaped_attention.lazy.matrices import Factors
+from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.specification import MEMORY_BUDGET, Options

@@ -64,10 +64,11 @@ class Tape:
         return sum(
             x.numel() if isinstance(x, Tensor) else sum(part.numel() for part in x.parts)
             for x, _ in self._steps
+            if x is not None
         )
 
-    def note(self, result: Coordinates | Tensor, rule: Rule) -> None:
-        """Add an operation."""
+    def note(self, result: Coordinates | Tensor | None, rule: Rule) -> None:
+        """Add an operation; a rule without a result is always called, with None."""
         self._steps.append((result, rule))
 
     def add(self, rows: Coordinates, gradient: Coordinates) -> None:
@@ -114,6 +115,9 @@ class Tape:
         try:
             with torch.no_grad():
                 for result, rule in reversed(self._steps):
+                    if result is None:
+                        rule(None)
+                        continue
                     above = result.grad if isinstance(result, Tensor) else self.gradient(result)
                     if above is not None:
                         rule(above)

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
-from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import argument_error, check_count
-from shaped_attention.lazy.coordinates import inner
-from shaped_attention.lazy.matrices import Factors
-from shaped_attention.lazy.networks import (
-    Weights,
-    chunk_of_samples,
-    classification,
-    readout_entries,
-    start_of,
-    through_layer,
-)
-from shaped_attention.lazy.optimizers import SGD, Muon, Optimizer, State
-from shaped_attention.lazy.rows import Rows
+from shaped_attention.architectures.reading import as_model, record_of
+from shaped_attention.architectures.tokens import checked_ids, mean_covariance
+from shaped_attention.blocks.base import Block, Pattern
+from shaped_attention.checks import argument_error, check_choice, check_count
+from shaped_attention.lazy.library_model import NAMES, LibraryModel
+from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
+from shaped_attention.lazy.optimizers import SGD, Muon
 from shaped_attention.lazy.sources import Source
-from shaped_attention.lazy.spaces import Frame
-from shaped_attention.lazy.tape import Tape
+from shaped_attention.lazy.training_run import LayerNetwork, Network, TrainingRun
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.results.provenance import recorded
@@ -41,14 +35,19 @@ _SAFETY = 3
 """By how much more a step takes than what stays of it."""
 
 
-@recorded(sampler="training")
+def _as_written(layer: Any) -> Any:
+    """Return what the record of a run holds of a layer or model."""
+    return layer if _is_layer(layer) else record_of(as_model(layer))
+
+
+@recorded(sampler="training", written={"layer": _as_written})
 def simulate_training(
-    layer: Layer,
-    tokens: ArrayLike,
+    layer: Any,
+    tokens: int | ArrayLike,
     targets: ArrayLike,
     *,
-    width: int,
-    depth: int,
+    width: int | None = None,
+    depth: int | None = None,
     samples: int,
     steps: int = 3,
     optimizer: Any = None,
@@ -60,32 +59,39 @@ def simulate_training(
     memory: int = MEMORY_BUDGET,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Sample the first training steps of networks with random weights.
+    """Sample the first training steps of networks with random weights, or of a model.
 
     Exact in law at the width n: a weight matrix is a Gaussian matrix, of which only the directions
     are drawn that the computation meets, plus matrices of low rank. The cost depends on n only
-    through the hidden units. All weights are trained, with the biases and the readout; the tokens
-    are not. The gradients are those with respect to matrices of independent N(0, 1) entries, as in
-    `gradient_norms`.
+    through the hidden units.
 
     Parameters
     ----------
     layer
-        Block, list of blocks or pattern, as in `simulate_chain`.
+        Block, list of blocks or pattern, as in `simulate_chain`: all weights are trained, with the
+        biases and the readout, and the tokens are not. The gradients are those with respect to
+        matrices of independent N(0, 1) entries, as in `gradient_norms`. Or a model as in
+        `simulate_model`, of the family "gpt2" or "llama": the parameters have the library's names,
+        scale and shapes; all but the gains of norms are trained, with embeddings, tied or not, and
+        biases, which start at 0.
     tokens
-        Covariance V_0 (m, m) of the tokens X_0, or one per sample.
+        Of a layer, the covariance V_0 (m, m) of the tokens X_0, or one per sample. Of a model,
+        token ids (m,) of one text, or a number of different tokens.
     targets
-        Class of each token (m,), integers from 0; the loss is the mean of the cross-entropies of
-        the logits X_L W / sqrt n. Or real numbers (m,), and the loss is |f - target|^2 / 2 with
-        f = X_L v / sqrt n.
-    width, depth, samples, seed
+        Class of each token (m,), integers from 0: position i has targets[i], not the next token.
+        The loss is the mean of the cross-entropies, of the logits X_L W / sqrt n or those of the
+        model, whose classes are its vocabulary. Of a layer also real numbers (m,), and the loss is
+        |f - target|^2 / 2 with f = X_L v / sqrt n.
+    width, depth
+        Numbers n and L; None for a model, which has its own.
+    samples, seed
         As in `simulate_chain`.
     steps
         Number of training steps.
     optimizer
         `SGD` or `Muon`; None for SGD(1.0).
     classes
-        Number of classes; None for the largest target plus 1, and at least 2.
+        Number of classes; None for the largest target plus 1, and at least 2, or the vocabulary.
     device, dtype
         A torch device, and the precision: "float64", "float32", or the torch dtype of that name.
     chunk, memory
@@ -119,8 +125,6 @@ def simulate_training(
     >>> dict(run.loss.sizes), bool((run.loss[-1] < run.loss[0]).all())
     ({'step': 3, 'sample': 3}, True)
     """
-    check_count("width", width)
-    check_count("depth", depth)
     check_count("steps", steps)
     rule = SGD(1.0) if optimizer is None else optimizer
     if not isinstance(rule, SGD | Muon):
@@ -136,15 +140,17 @@ def simulate_training(
             "as Adam, do not have low rank)",
             optimizer,
         )
-    spec = specify(
-        layer, tokens, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(device=device, dtype=dtype, chunk=chunk, memory=memory),
-        start_name="tokens",
-    )  # fmt: skip
-    goal, outputs = _targets(targets, spec.tokens, classes)
-    readout_entries(outputs, spec)
-    probe = _Run(spec, width, depth, goal, outputs, 0, 1)
-    probe.step()
+    options = Options(device=device, dtype=dtype, chunk=chunk, memory=memory)
+    named = (tokens, targets, width, depth, classes, samples, seed, options)
+    make = _of_layer if _is_layer(layer) else _of_model
+    spec, goal, network = make(layer, *named)
+
+    def run_of(first: int, count: int) -> TrainingRun:
+        source = Source(count, seed, spec.dtype, spec.place, first, memory)
+        return TrainingRun(network(source), goal)
+
+    probe = run_of(0, 1)
+    probe.forward()
     rule.check(list(probe.weights))
     # The frames grow with every step, and with them the directions and updates of that step.
     size = chunk_of_samples(
@@ -156,7 +162,7 @@ def simulate_training(
         for first in range(0, samples, size):
             count = min(size, samples - first)
             first_one = first == 0 and count == 1
-            run = probe if first_one else _Run(spec, width, depth, goal, outputs, first, count)
+            run = probe if first_one else run_of(first, count)
             made = []
             for _ in range(steps + 1):
                 made.append(run.advance(rule))
@@ -167,12 +173,63 @@ def simulate_training(
             "the loss is not finite after some steps; a smaller learning rate would keep it finite"
         )
     result = xr.concat(parts, "sample", data_vars="minimal", coords="minimal", compat="override")
-    return result.assign_coords(step=np.arange(steps + 1), position=np.arange(depth + 1)).transpose(
-        "step", "position", "parameter", "sample", ...
+    result = result.assign_coords(
+        step=np.arange(steps + 1), position=np.arange(result.sizes["position"])
     )
+    return result.transpose("step", "position", "parameter", "sample", ...)
 
 
-def _targets(targets: ArrayLike, tokens: int, classes: int | None) -> tuple[torch.Tensor, int]:
+def _is_layer(layer: Any) -> bool:
+    return isinstance(layer, Block | Pattern | list | tuple)
+
+
+Made = tuple[Specification, Tensor, Callable[[Source], Network]]
+
+
+def _of_layer(
+    layer: Any, tokens: Any, targets: ArrayLike, width: int | None, depth: int | None,
+    classes: int | None, samples: int, seed: int, options: Options,
+) -> Made:  # fmt: skip
+    """Return the specification, the targets, and what makes networks of a layer."""
+    if width is None or depth is None:
+        name = "width" if width is None else "depth"
+        raise argument_error(name, "an integer >= 1 for a layer, which has none", None)
+    check_count("width", width)
+    check_count("depth", depth)
+    spec = specify(
+        layer, tokens, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
+        options=options, start_name="tokens",
+    )  # fmt: skip
+    goal, outputs = _targets(targets, spec.tokens, classes)
+    readout_entries(outputs, spec)
+    return spec, goal, lambda source: LayerNetwork(spec, width, depth, outputs, source)
+
+
+def _of_model(
+    model: Any, tokens: Any, targets: ArrayLike, width: int | None, depth: int | None,
+    classes: int | None, samples: int, seed: int, options: Options,
+) -> Made:  # fmt: skip
+    """Return the specification, the targets, and what makes networks of a model."""
+    known = as_model(model)
+    check_choice("model.family", known.family, tuple(NAMES))
+    for name, value, its in (("width", width, known.width), ("depth", depth, known.depth)):
+        if value not in (None, its):
+            raise argument_error(name, f"None or {its}, that of {known}", value)
+    ids, vocabulary = checked_ids(known.embedding, tokens), known.embedding.vocabulary
+    if np.isin(ids, known.embedding.zero_ids).any():
+        raise argument_error("tokens", "ids without that of padding, which is not trained", ids)
+    if classes not in (None, vocabulary):
+        raise argument_error("classes", f"None or {vocabulary}, the vocabulary", classes)
+    goal, _ = _targets(targets, len(ids), vocabulary)
+    spec = specify(
+        known.layer, mean_covariance(known.embedding, ids), width=known.width, steps=known.depth,
+        dt=1.0, samples=samples, seed=seed, options=options, start_name="tokens",
+    )  # fmt: skip
+    readout_entries(vocabulary, spec)
+    return spec, goal, lambda source: LibraryModel(known, ids, source)
+
+
+def _targets(targets: ArrayLike, tokens: int, classes: int | None) -> tuple[Tensor, int]:
     """Return targets as a tensor, and the number of outputs."""
     goal = np.asarray(targets)
     if goal.dtype.kind not in "iuf":
@@ -190,91 +247,6 @@ def _targets(targets: ArrayLike, tokens: int, classes: int | None) -> tuple[torc
     if goal.min() < 0 or (classes is not None and classes < largest):
         raise argument_error("targets", f"classes 0, ..., {(classes or largest) - 1}", goal)
     return torch.tensor(goal, dtype=torch.int64), classes or largest
-
-
-class _Run:
-    """Some samples of a network that is trained."""
-
-    def __init__(
-        self, spec: Specification, width: int, depth: int, goal: torch.Tensor, outputs: int,
-        first: int, count: int,
-    ) -> None:  # fmt: skip
-        self._spec, self._width, self._depth, self._goal = spec, width, depth, goal
-        memory = spec.options.memory
-        self._source = Source(count, spec.seed, spec.dtype, spec.place, first, memory)
-        self._start = start_of(spec, width, self._source)
-        self._outputs = Frame(outputs, self._source, explicit=True)
-        self.weights = Weights(self._source)
-        self._states: dict[str, State] = {}
-        self._reference: list[Rows] = []
-        self._tape = Tape()
-        self._made: tuple[torch.Tensor, list[Rows]] | None = None
-
-    def step(self) -> None:
-        """Go forward, and keep the loss and the tokens after each layer."""
-        tokens = [self._start]
-        pattern = self._spec.pattern
-        with Tape() as self._tape:
-            for number in range(self._depth):
-                blocks = pattern[number % len(pattern)]
-                tokens.append(through_layer(tokens[-1], blocks, number, self._depth, self.weights))
-            f = self.weights.product(tokens[-1], self._outputs, "readout").entries()
-            f = f / self._width**0.5
-            if self._goal.dtype == torch.int64:
-                loss = classification(f, self._goal)
-            else:
-                loss = 0.5 * ((f[..., 0] - self._goal) ** 2).sum(-1)
-        self._made = loss, [x.detached() for x in tokens]
-
-    def entries(self) -> int:
-        """Return how many numbers of one step are kept."""
-        return self._tape.entries() + sum(w.entries() for w in self.weights.values())
-
-    def advance(self, rule: Optimizer) -> xr.Dataset:
-        """Return what is known before an update, and take it."""
-        if self._made is None:
-            self.step()
-        assert self._made is not None
-        (loss, tokens), self._made = self._made, None
-        self._tape.backward(loss)
-        gradients: dict[str, Factors] = {}
-        for name, matrix in self.weights.items():
-            self._states.setdefault(name, State(matrix))
-            gradient = matrix.gradient()
-            assert gradient is not None
-            gradients[name] = gradient
-            matrix.forget_gradient()
-        norms = {name: g.norm() for name, g in gradients.items()}
-        updates = rule.step(self._states, gradients)
-        self._reference = self._reference or tokens
-        n, m = self._width, self._spec.tokens
-        changes = [
-            ((x - y).squares().sum((1, 2)) / (n * m)).sqrt()
-            for x, y in zip(tokens, self._reference, strict=True)
-        ]
-        parameter = ("parameter", "sample")
-        return xr.Dataset(
-            {
-                "loss": (("sample",), _numpy(loss)),
-                "gradient_norm": (parameter, np.stack([_numpy(x) for x in norms.values()])),
-                "update_norm": (parameter, np.stack([_numpy(x) for x in updates.values()])),
-                "V": (
-                    ("position", "sample", "row", "col"),
-                    np.stack([_numpy(inner(x, x)) / n for x in tokens]),
-                ),
-                "activation_change": (
-                    ("position", "sample"),
-                    np.stack([_numpy(x) for x in changes]),
-                ),
-                "directions": ((), sum(part.size for part in self._start.space)),
-            },
-            coords={"parameter": list(norms)},
-        )
-
-
-def _numpy(x: torch.Tensor) -> Array:
-    values: Array = x.detach().double().cpu().numpy()
-    return values
 
 
 storable(SGD)

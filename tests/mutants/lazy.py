@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _DIRECTIONS = "shaped_attention/lazy/directions.py"
 _FORGETTING = "shaped_attention/lazy/forgetting.py"
+_LOW_RANK = "shaped_attention/lazy/low_rank.py"
 _MATRICES = "shaped_attention/lazy/matrices.py"
 _OPTIMIZERS = "shaped_attention/lazy/optimizers.py"
 _ROWS = "shaped_attention/lazy/rows.py"
@@ -86,9 +87,9 @@ LAZY = [
     ),
     Mutant(
         "lazy-update-on-one-side-only",
-        _MATRICES,
-        "if self._update is not None:",
-        "if self._update is not None and side == 0:",
+        "shaped_attention/lazy/parameters.py",
+        "        if self.update is None:",
+        "        if self.update is None or side == 1:",
         ("test_lazy_matrices.py::test_updates_are_added_to_products_from_both_sides",),
     ),
     Mutant(
@@ -100,10 +101,31 @@ LAZY = [
     ),
     Mutant(
         "sign-keeps-the-singular-values",
-        _MATRICES,
+        _LOW_RANK,
         "self.left.like(there * (u.mT @ left.units))",
         "self.left.like(values[..., None] * (u.mT @ left.units))",
         ("test_lazy_matrices.py::test_signs_of_matrices_of_low_rank",),
+    ),
+    Mutant(
+        "side-by-side-gradient-of-the-first-only",
+        "shaped_attention/lazy/side_by_side.py",
+        "gradient = self._gradients.pop(number, None)",
+        "gradient = self._gradients.pop(0, None)",
+        ("test_lazy_rules.py::test_gradients_are_those_of_torch[attention]",),
+    ),
+    Mutant(
+        "library-bias-as-the-block-divides",
+        "shaped_attention/lazy/weights.py",
+        "one = ones(self.source, 1.0 / group.divisor)",
+        "one = ones(self.source)",
+        ("test_training_of_models.py::test_laws_are_those_of_the_library[gpt2]",),
+    ),
+    Mutant(
+        "muon-takes-all-matrices-as-outputs-by-inputs",
+        _OPTIMIZERS,
+        "shape[::-1] if parameter.by_inputs else shape",
+        "shape",
+        ("test_training_of_models.py::test_laws_are_those_of_the_library[gpt2 with Muon]",),
     ),
     # Lines and operators drawn by lot from the sources.
     Mutant(
@@ -116,7 +138,7 @@ LAZY = [
     ),
     Mutant(
         "training-change-is-a-sum",
-        "shaped_attention/lazy/training.py",
+        "shaped_attention/lazy/training_run.py",
         "((x - y).squares().sum((1, 2)) / (n * m)).sqrt()",
         "((x + y).squares().sum((1, 2)) / (n * m)).sqrt()",
         ("test_simulate_training.py::test_laws_are_those_of_explicit_weights[sgd]",),
@@ -148,7 +170,7 @@ LAZY = [
     ),
     Mutant(
         "sign-over-zero-singular-values",
-        _MATRICES,
+        _LOW_RANK,
         "there = (values > level).to(values.dtype)[..., None]",
         "there = (values <= level).to(values.dtype)[..., None]",
         ("test_lazy_matrices.py::test_signs_of_matrices_of_low_rank",),

@@ -1,0 +1,52 @@
+"""Matrices of low rank, X^T G, whose factors are rows: gradients and updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxtyping import Float
+
+from shaped_attention.lazy.coordinates import inner
+from shaped_attention.lazy.directions import directions
+from shaped_attention.lazy.joining import stacked
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.lapack import PIVOT_EPSILONS
+
+Coefficient = float | Tensor
+"""A number, or one for each sample (B, 1, 1)."""
+
+
+class Factors(NamedTuple):
+    """A matrix of low rank, X^T G, from rows of the two spaces."""
+
+    left: Rows
+    right: Rows
+
+    def norm(self) -> Float[Tensor, " B"]:
+        """Return the Frobenius norm: |X^T G|^2 = sum (X X^T) o (G G^T)."""
+        grams = inner(self.left, self.left) * inner(self.right, self.right)
+        return grams.sum((1, 2)).clamp(min=0.0).sqrt()
+
+    def sign(self) -> Factors:
+        """Return U V^T, with the singular vectors U, V of the nonzero singular values.
+
+        With X = L E and G = K H, rows of E and H orthonormal, X^T G = E^T (L^T K) H.
+        """
+        left, right = (directions(x.coordinates, x.coordinates[:, :0]) for x in self)
+        u, values, v = torch.linalg.svd(left.lower.mT @ right.lower)
+        level = PIVOT_EPSILONS * torch.finfo(values.dtype).eps * values[:, :1]
+        there = (values > level).to(values.dtype)[..., None]
+        return Factors(
+            self.left.like(there * (u.mT @ left.units)), self.right.like(v @ right.units)
+        )
+
+
+def combined(terms: Sequence[Factors], coefficients: Sequence[Coefficient]) -> Factors:
+    """Return the factors of sum_s c_s X_s^T G_s; terms with the number 0 are left out."""
+    pairs = list(zip(coefficients, terms, strict=True))
+    pairs = [(c, term) for c, term in pairs if isinstance(c, Tensor) or c != 0.0] or pairs[:1]
+    return Factors(
+        stacked([c * term.left for c, term in pairs]), stacked([term.right for _, term in pairs])
+    )

@@ -1,0 +1,154 @@
+"""The parameters of a network, as optimisers see them: matrices, or some columns of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from shaped_attention.lazy.coordinates import inner
+from shaped_attention.lazy.low_rank import Coefficient, Factors
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.spaces import AnySpace, Sum
+from shaped_attention.libraries import Tensor, torch
+
+
+class Holder(Protocol):
+    """What a parameter needs of its matrix."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+
+    @property
+    def outputs(self) -> AnySpace:
+        """The space of x W."""
+
+    def gradient(self) -> Factors | None:
+        """Return the gradient of the loss of the last tape."""
+
+
+class Parameter:
+    """A matrix of a network, or some of the columns of one that holds several side by side.
+
+    Its value is ``kept W_0 + X^T G``, with the update X^T G of low rank.
+
+    Attributes
+    ----------
+    matrix, name
+        The matrix, and the name of these columns.
+    members
+        Numbers of the parts of the matrix's outputs; None for all columns.
+    hidden
+        Whether Muon acts on it: a matrix between hidden features. None to tell from its shape.
+    by_inputs
+        Whether the library stores it as (inputs, outputs), rather than (outputs, inputs).
+    sections
+        Numbers of the parts of several matrices that a library stores as this one; empty if it is
+        one matrix.
+    """
+
+    def __init__(
+        self,
+        matrix: Holder,
+        name: str,
+        members: list[int] | None = None,
+        hidden: bool | None = None,
+        by_inputs: bool = False,
+        sections: Sequence[list[int]] = (),
+    ) -> None:
+        self.matrix, self.name, self.members = matrix, name, members
+        self._hidden, self.by_inputs, self._sections = hidden, by_inputs, sections
+        self.kept: Coefficient = 1.0
+        self.update: Factors | None = None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether Muon acts on it."""
+        if self._hidden is None:
+            return self.name != "readout" and self.shape[0] > 1
+        return self._hidden
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns, in W of x W."""
+        return self.matrix.shape[0], self._columns(self.members)
+
+    def _columns(self, members: list[int] | None) -> int:
+        outputs = self.matrix.outputs
+        if members is None:
+            return outputs.n
+        assert isinstance(outputs, Sum)
+        return sum(outputs.parts[i].n for i in members)
+
+    def positions(self, members: list[int] | None = None) -> list[int]:
+        """Return the places of its columns in the coordinates of the matrix's outputs."""
+        outputs, members = self.matrix.outputs, self.members if members is None else members
+        if members is None:
+            return list(range(len(tuple(outputs))))
+        assert isinstance(outputs, Sum)
+        places: list[int] = []
+        start = 0
+        for number, part in enumerate(outputs.parts):
+            stop = start + len(tuple(part))
+            places += range(start, stop) if number in members else []
+            start = stop
+        return places
+
+    def gradient(self) -> Factors | None:
+        """Return the gradient of the loss of the last tape; None if it did not meet the matrix."""
+        whole = self.matrix.gradient()
+        if whole is None or self.members is None:
+            return whole
+        return Factors(whole.left, self.of(whole.right))
+
+    def of(self, g: Rows) -> Rows:
+        """Return its columns of rows of the matrix's outputs."""
+        if self.members is None:
+            return g
+        frames, parts, places = tuple(g.space), g.parts, self.positions()
+        space = frames[places[0]] if len(places) == 1 else Sum([frames[i] for i in places])
+        return Rows(space, tuple(parts[i] for i in places))
+
+    def sections(self, term: Factors, split: bool) -> list[tuple[Factors, tuple[int, int]]]:
+        """Return a term with the shape of its matrix; or what is in each section, 0 elsewhere."""
+        if not split or not self._sections:
+            return [(term, self.shape)]
+        result = []
+        for members in self._sections:
+            places = self.positions(members)
+            parts = [
+                part if place in places else torch.zeros_like(part)
+                for place, part in zip(self.positions(), term.right.parts, strict=True)
+            ]
+            right = Rows(term.right.space, tuple(parts))
+            result.append((Factors(term.left, right), (self.shape[0], self._columns(members))))
+        return result
+
+    def set(self, kept: Coefficient, update: Factors | None) -> None:
+        """Take the parameter to ``kept W_0 + X^T G``."""
+        self.kept, self.update = kept, update
+
+    def with_update(self, parts: Sequence[Tensor], x: Rows, side: int) -> list[Tensor]:
+        """Add the product of x with the update to the parts of a product."""
+        parts = list(parts)
+        if self.update is None:
+            return parts
+        left, right = self.update
+        if side == 1:
+            weight = inner(self.of(x), right)
+            return [part + weight @ more for part, more in zip(parts, left.parts, strict=True)]
+        weight = inner(x, left)
+        for place, more in zip(self.positions(), right.parts, strict=True):
+            parts[place] = parts[place] + weight @ more
+        return parts
+
+
+def scaled(parts: Sequence[Tensor], parameters: Sequence[Parameter]) -> list[Tensor]:
+    """Multiply the columns of each parameter by the factor of its Gaussian matrix."""
+    parts = list(parts)
+    for parameter in parameters:
+        if isinstance(parameter.kept, float) and parameter.kept == 1.0:
+            continue
+        for place in parameter.positions():
+            parts[place] = parameter.kept * parts[place]
+    return parts

@@ -1,0 +1,156 @@
+"""Matrices that take the same rows, such as those of queries, keys and values.
+
+They are side by side in one matrix [W_1, ..., W_k] from the space of the rows to the sum of their
+own spaces: the directions of the rows are split off once, and on the way back the gradient
+g_1 W_1^T + ... + g_k W_k^T of r rows adds r directions to the space of the rows, not k r.
+
+What a projection is used for decides what its space is (`spaces.Open`), so that the first products
+are drawn one by one, each when it is looked at; after them the matrix is known on all directions of
+the rows, and is one like all others.
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+
+from shaped_attention.lazy.coordinates import Parts, cut
+from shaped_attention.lazy.directions import directions
+from shaped_attention.lazy.joining import summands
+from shaped_attention.lazy.matrices import Matrix, Revealed
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.spaces import Open, Sum, settled
+from shaped_attention.lazy.tape import add_gradient, recording
+from shaped_attention.libraries import Tensor
+
+
+class ZeroMatrix(Matrix):
+    """A matrix that starts at 0, as biases do: it has updates only."""
+
+    def _gaussian(self, x: Rows, side: int) -> Float[Tensor, "B r k"]:
+        size = sum(part.size for part in settled(self._spaces[1 - side]))
+        return x.parts[0].new_zeros(*x.shape[:2], size)
+
+    def add_gradient(self, x: Rows, g: Rows) -> None:
+        """Add x^T g to its gradient."""
+        self._pairs.append((x, g))
+
+
+class SideBySide(Matrix):
+    """Matrices [W_1, ..., W_k] of independent N(0, std^2) entries that take the rows x.
+
+    Parameters
+    ----------
+    x
+        The rows.
+    columns
+        Number of columns of W_1.
+    std, name
+        As in `Matrix`.
+
+    Attributes
+    ----------
+    rows
+        x, during the first products.
+    bias
+        A matrix that starts at 0, and the row that it takes: their product is added to x W. Or
+        None.
+    """
+
+    def __init__(self, x: Rows, columns: int, std: float, name: str) -> None:
+        self._sum = Sum([Open(columns, x.space.source)])
+        super().__init__(x.space, self._sum, std, name)
+        self.parameters = []
+        self.rows: Rows | None = x
+        self.bias: tuple[ZeroMatrix, Rows] | None = None
+        self._split: tuple[Rows, Tensor] | None = None
+        self._products: list[Rows] = []
+        self._images_of: dict[int, Rows] = {}
+        self._gradients: dict[int, Rows] = {}
+
+    @property
+    def outputs(self) -> Sum:
+        """The sum of the spaces of x W_1, ..., x W_k."""
+        return self._sum
+
+    def append(self, columns: int) -> None:
+        """Add a matrix, during the first products."""
+        self._sum.append(Open(columns, self._sum.source))
+
+    def first_product(self, name: str) -> Rows:
+        """Return x W_k for the last matrix, whose random numbers have this name."""
+        x, number, tape = self.rows, len(self._products), recording()
+        assert x is not None
+        space, stream = self._sum.parts[-1], x.space.source.stream(name)
+
+        def rule(g: Rows) -> None:
+            self._gradients[number] = g
+
+        def make(result: Rows) -> Parts:
+            if self._split is None:
+                rows = x.coordinates
+                _, lower, new = directions(rows, rows[:, :0])
+                self._split = Rows(x.space, cut(new, x.space)), lower
+                if tape is not None:
+                    tape.note(None, lambda _: self._back(x))
+            units, lower = self._split
+            images = self._images(units, Revealed(), space, stream)
+            self._images_of[number] = images
+            if tape is not None:
+                tape.note(result, rule)
+            return cut(lower @ images.coordinates, space)
+
+        result = Rows(space, None, x.shape[1], make, tape is not None)
+        self._products.append(result)
+        return result
+
+    def product(self, x: Rows) -> Rows:
+        """Return [x W_1, ..., x W_k], with the bias, after the first products."""
+        self._complete()
+        result: Rows = x @ self
+        if self.bias is not None:
+            matrix, one = self.bias
+            result = result + one @ matrix
+        return result
+
+    def part(self, x: Rows, number: int) -> Rows:
+        """Return the columns of a matrix, of what `product` returns."""
+        first = sum(part.n for part in self._sum.parts[:number])
+        return summands(x, first, first + self._sum.parts[number].n)
+
+    def entries(self) -> int:
+        """Return how many numbers are known of it."""
+        images = sum(x.coordinates.numel() for x in self._images_of.values())
+        return super().entries() + images
+
+    def _complete(self) -> None:
+        """End the first products: from now on it is one matrix."""
+        if self.rows is None:
+            return
+        for x in self._products:
+            _ = x.parts
+        assert self._split is not None
+        parts = [
+            part for number in sorted(self._images_of) for part in self._images_of[number].parts
+        ]
+        self._revealed[0].append(self._split[0], Rows(self._sum, tuple(parts)))
+        self.rows, self._split = None, None
+        self._products.clear()
+        self._images_of.clear()
+
+    def _back(self, x: Rows) -> None:
+        """Take the gradients of the first products back to the rows, all together."""
+        self._complete()
+        parts: list[Tensor] = []
+        for number, space in enumerate(self._sum.parts):
+            gradient = self._gradients.pop(number, None)
+            if gradient is None:
+                parts += [part.zeros(x.shape[1], part.size) for part in space]
+            else:
+                parts += gradient.parts
+        g = Rows(self._sum, tuple(parts))
+        self._pairs.append((x, g))
+        if self.bias is not None:
+            matrix, one = self.bias
+            matrix.add_gradient(one, g.summed(1))
+        if x.needs_gradient:
+            add_gradient(x, self._product(g, 1))

@@ -1,0 +1,142 @@
+"""Networks whose weights change: forward, back, and an update, step by step."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shaped_attention.lazy.coordinates import inner
+from shaped_attention.lazy.low_rank import Factors
+from shaped_attention.lazy.networks import classification, start_of, through_layer
+from shaped_attention.lazy.optimizers import Optimizer, State
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.sources import Source
+from shaped_attention.lazy.spaces import Frame
+from shaped_attention.lazy.tape import Tape
+from shaped_attention.lazy.weights import Weights
+from shaped_attention.samplers.specification import Specification
+
+Array = NDArray[np.float64]
+
+
+class Network(Protocol):
+    """Some samples of what is trained, as rows."""
+
+    width: int
+    depth: int
+    weights: Weights
+
+    def start(self) -> Rows:
+        """Return the tokens X_0."""
+
+    def through(self, x: Rows, layer: int) -> Rows:
+        """Return the tokens after a layer."""
+
+    def outputs(self, x: Rows) -> Tensor:
+        """Return logits, or other outputs, (B, m, K) from the tokens X_L."""
+
+
+class LayerNetwork:
+    """Some samples of a network of layers, with given tokens and a readout."""
+
+    def __init__(
+        self, spec: Specification, width: int, depth: int, outputs: int, source: Source
+    ) -> None:
+        self.width, self.depth, self._spec = width, depth, spec
+        self._start = start_of(spec, width, source)
+        self._outputs = Frame(outputs, source, explicit=True)
+        self.weights = Weights(source)
+
+    def start(self) -> Rows:
+        """Return the tokens X_0."""
+        return self._start
+
+    def through(self, x: Rows, layer: int) -> Rows:
+        """Return the tokens after a layer."""
+        pattern = self._spec.pattern
+        return through_layer(x, pattern[layer % len(pattern)], layer, self.depth, self.weights)
+
+    def outputs(self, x: Rows) -> Tensor:
+        """Return f = X_L W / sqrt n."""
+        return self.weights.product(x, self._outputs, "readout").entries() / self.width**0.5
+
+
+class TrainingRun:
+    """Some samples of a network that is trained."""
+
+    def __init__(self, network: Network, goal: Tensor) -> None:
+        self._network, self._goal, self.weights = network, goal, network.weights
+        self._states: dict[str, State] = {}
+        self._reference: list[Rows] = []
+        self._tape = Tape()
+        self._made: tuple[Tensor, list[Rows]] | None = None
+
+    def forward(self) -> None:
+        """Go forward, and keep the loss and the tokens after each layer."""
+        network = self._network
+        with Tape() as self._tape:
+            tokens = [network.start()]
+            for layer in range(network.depth):
+                tokens.append(network.through(tokens[-1], layer))
+            f = network.outputs(tokens[-1])
+            if self._goal.dtype == torch.int64:
+                loss = classification(f, self._goal)
+            else:
+                loss = 0.5 * ((f[..., 0] - self._goal) ** 2).sum(-1)
+        self._made = loss, [x.detached() for x in tokens]
+
+    def entries(self) -> int:
+        """Return how many numbers of one step are kept."""
+        return self._tape.entries() + sum(w.entries() for w in self.weights.matrices)
+
+    def advance(self, rule: Optimizer) -> xr.Dataset:
+        """Return what is known before an update, and take it."""
+        if self._made is None:
+            self.forward()
+        assert self._made is not None
+        (loss, tokens), self._made = self._made, None
+        self._tape.backward(loss)
+        gradients: dict[str, Factors] = {}
+        for name, parameter in self.weights.items():
+            self._states.setdefault(name, State(parameter))
+            gradient = parameter.gradient()
+            assert gradient is not None
+            gradients[name] = gradient
+        for matrix in self.weights.matrices:
+            matrix.forget_gradient()
+        norms = {name: g.norm() for name, g in gradients.items()}
+        updates = rule.step(self._states, gradients)
+        self._reference = self._reference or tokens
+        n, m = self._network.width, tokens[0].shape[1]
+        changes = [
+            ((x - y).squares().sum((1, 2)) / (n * m)).sqrt()
+            for x, y in zip(tokens, self._reference, strict=True)
+        ]
+        each = ("parameter", "sample")
+        return xr.Dataset(
+            {
+                "loss": (("sample",), _numpy(loss)),
+                "gradient_norm": (each, np.stack([_numpy(x) for x in norms.values()])),
+                "update_norm": (each, np.stack([_numpy(x) for x in updates.values()])),
+                "V": (
+                    ("position", "sample", "row", "col"),
+                    np.stack([_numpy(inner(x, x)) / n for x in tokens]),
+                ),
+                "activation_change": (
+                    ("position", "sample"),
+                    np.stack([_numpy(x) for x in changes]),
+                ),
+                "directions": ((), sum(part.size for part in tokens[0].space)),
+            },
+            coords={"parameter": list(norms)},
+        )
+
+
+def _numpy(x: Tensor) -> Array:
+    values: Array = x.detach().double().cpu().numpy()
+    return values

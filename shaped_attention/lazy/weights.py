@@ -1,0 +1,134 @@
+"""The parameters of a network on rows, made when they are first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from shaped_attention.lazy.matrices import Matrix
+from shaped_attention.lazy.parameters import Parameter
+from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.side_by_side import SideBySide, ZeroMatrix
+from shaped_attention.lazy.sources import Source
+from shaped_attention.lazy.space import new_rows
+from shaped_attention.lazy.spaces import AnySpace, Frame, Open
+from shaped_attention.lazy.stored import Stored
+from shaped_attention.libraries import torch
+
+
+class Weights(dict[str, Parameter]):
+    """The parameters of a network by name, which are made when they are first used."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self.source = source
+        self.matrices: list[Matrix] = []
+        self._single: dict[str, Matrix] = {}
+        self._places: dict[str, tuple[SideBySide, int]] = {}
+
+    def product(self, x: Rows, b: AnySpace, name: str) -> Rows:
+        """Return the product with a matrix of this name, of N(0, 1) entries."""
+        if name not in self:
+            matrix = Matrix(x.space, b, name=name)
+            self._keep(matrix, matrix.parameters)
+        return x @ self._single[name]
+
+    def table(self, x: Rows, b: AnySpace, name: str, std: float) -> Rows:
+        """Return the product with an embedding or readout of a library, of N(0, std^2) entries."""
+        if name not in self:
+            matrix = Matrix(x.space, b, std, name)
+            self._keep(matrix, [Parameter(matrix, name, hidden=False)])
+        return x @ self._single[name]
+
+    def looked_up(self, x: Rows, name: str) -> Rows:
+        """Return the product with the transpose of a matrix."""
+        return x @ self._single[name].T
+
+    def bias(self, space: AnySpace, name: str) -> Rows:
+        """Return a row that starts at 0."""
+        one = ones(self.source)
+        if name not in self:
+            matrix = ZeroMatrix(one.space, space, name=name)
+            self._keep(matrix, [Parameter(matrix, name, hidden=False)])
+        return one @ self._single[name]
+
+    def _keep(self, matrix: Matrix, parameters: list[Parameter]) -> None:
+        """Add a matrix with the parameters that it holds."""
+        matrix.parameters = parameters
+        self.matrices.append(matrix)
+        for parameter in parameters:
+            self[parameter.name], self._single[parameter.name] = parameter, matrix
+
+    def block(self, name: str, stored: Sequence[Stored] = ()) -> Callable[[Any, int], Rows]:
+        """Return ``project(x, columns)`` for a block, which uses its matrices in their order.
+
+        Those that take the same rows are parts of one matrix. Without a word on how they are
+        stored, each is a parameter, "name.0", "name.1", ...
+        """
+        numbers = count()
+        groups = {number: group for group in stored for number in group.products}
+        shifted: dict[str, Rows] = {}
+        products: dict[int, tuple[Rows, Rows]] = {}
+
+        def project(x: Any, columns: int) -> Rows:
+            number = next(numbers)
+            own, group = f"{name}.{number}", groups.get(number)
+            if isinstance(x, torch.Tensor):
+                # A bias: a matrix with one row, the same for all samples.
+                x = new_rows(Frame(x.shape[-1], self.source, explicit=True), x)
+                return self.product(x, Open(columns, self.source), own)
+            if group is not None and group.norm_bias:
+                if group.norm_bias not in shifted:
+                    shifted[group.norm_bias] = x + self.bias(x.space, group.norm_bias)
+                x = shifted[group.norm_bias]
+            if own not in self._places:
+                result = self._first_product(x, columns, own, number, group)
+            else:
+                matrix, place = self._places[own]
+                if products.get(id(matrix), (None,))[0] is not x:
+                    products[id(matrix)] = x, matrix.product(x)
+                result = matrix.part(products[id(matrix)][1], place)
+            return result if group is None or group.std == 1.0 else result / group.std
+
+        return project
+
+    def _first_product(
+        self, x: Rows, columns: int, name: str, number: int, group: Stored | None
+    ) -> Rows:
+        """Return the product with a new matrix, beside those that take the same rows."""
+        matrix = next((w for w, _ in self._places.values() if w.rows is x), None)
+        if matrix is None:
+            std = 1.0 if group is None else group.std
+            matrix = SideBySide(x, columns, std, f"{name}, together")
+            self._keep(matrix, [])
+            if group is not None:
+                self._keep_stored(group, matrix)
+        else:
+            matrix.append(columns)
+        place = len(matrix.outputs.parts) - 1
+        self._places[name] = matrix, place
+        if group is None:
+            self[name] = Parameter(matrix, name, [place])
+            matrix.parameters.append(self[name])
+        return matrix.first_product(name)
+
+    def _keep_stored(self, group: Stored, matrix: SideBySide) -> None:
+        """Add the parameters of a library that a matrix holds."""
+        place = {number: index for index, number in enumerate(group.products)}
+        for name, members in group.members.items():
+            sections = [[place[k] for k in part] for part in group.sections.get(name, ())]
+            held = [place[k] for k in members]
+            self[name] = Parameter(matrix, name, held, True, group.by_inputs, sections)
+            matrix.parameters.append(self[name])
+        if group.biases:
+            one = ones(self.source, 1.0 / group.divisor)
+            bias = ZeroMatrix(one.space, matrix.outputs, name=f"{matrix.name}, bias")
+            held_by = {group.biases[name]: self[name].members for name in group.members}
+            self._keep(bias, [Parameter(bias, name, held, False) for name, held in held_by.items()])
+            matrix.bias = bias, one
+
+
+def ones(source: Source, value: float = 1.0) -> Rows:
+    """Return the row (value) of a space of dimension 1."""
+    return new_rows(Frame(1, source, explicit=True), torch.full((1, 1), value))
