@@ -140,7 +140,7 @@ def smallest(run, rows):
     for step, row in enumerate(rows):
         for name, real in row.items():
             constant = np.ptp(real) < 1e-6 * real.max()
-            if constant and not np.allclose(values_of(run, name, step), real, rtol=1e-6, atol=1e-9):
+            if constant and not np.allclose(values_of(run, name, step), real[0], 1e-6, 1e-9):
                 return 0.0
     p = p_values(run, rows)
     assert len(p) > 60
