@@ -212,7 +212,7 @@ def test_bad_input():
     """One sentence each."""
     a, b = lazy.Space(4), lazy.Space(4)
     x, y = a.normal(1), b.normal(1)
-    with pytest.raises(ValueError, match="rows of different spaces, of 4 and 4 columns"):
+    with pytest.raises(ValueError, match="rows of different spaces, with 4 and 4 columns, cannot be combined"):
         _ = x + y
     with pytest.raises(ValueError, match="create both spaces and the matrix before you draw"):
         lazy.Matrix(a, b)
