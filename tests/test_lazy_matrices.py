@@ -212,7 +212,9 @@ def test_bad_input():
     """One sentence each."""
     a, b = lazy.Space(4), lazy.Space(4)
     x, y = a.normal(1), b.normal(1)
-    with pytest.raises(ValueError, match="rows of different spaces, with 4 and 4 columns, cannot be combined"):
+    with pytest.raises(
+        ValueError, match="rows of different spaces, with 4 and 4 columns, cannot be combined"
+    ):
         _ = x + y
     with pytest.raises(ValueError, match="create both spaces and the matrix before you draw"):
         lazy.Matrix(a, b)
@@ -223,7 +225,7 @@ def test_bad_input():
     lazy.Matrix(a, a, name="w")
     with pytest.raises(ValueError, match="there is already a matrix 'w'"):
         lazy.Matrix(a, a, name="w")
-    with pytest.raises(ValueError, match="only a number for each row can be added"):
+    with pytest.raises(ValueError, match="only rows, or one number per row, can be added"):
         _ = x + torch.ones(1, 1, 4)
     with pytest.raises(ValueError, match="scaled by one number per row"):
         _ = x * torch.ones(1, 1, 4)

@@ -18,7 +18,18 @@ from shaped_attention.libraries import torch
 
 
 class Weights(dict[str, Parameter]):
-    """The parameters of a network by name, which are made when they are first used."""
+    """The parameters of a network by name, which are made when they are first used.
+
+    Attributes
+    ----------
+    single, together
+        Types of the matrices that stand alone, and of those that hold several side by side.
+    matrices
+        The matrices.
+    """
+
+    single: type[Matrix] = Matrix
+    together: type[SideBySide] = SideBySide
 
     def __init__(self, source: Source) -> None:
         super().__init__()
@@ -30,14 +41,14 @@ class Weights(dict[str, Parameter]):
     def product(self, x: Rows, b: AnySpace, name: str) -> Rows:
         """Return the product with a matrix of this name, of N(0, 1) entries."""
         if name not in self:
-            matrix = Matrix(x.space, b, name=name)
+            matrix = self.single(x.space, b, name=name)
             self._keep(matrix, matrix.parameters)
         return x @ self._single[name]
 
     def table(self, x: Rows, b: AnySpace, name: str, std: float) -> Rows:
         """Return the product with an embedding or readout of a library, of N(0, std^2) entries."""
         if name not in self:
-            matrix = Matrix(x.space, b, std, name)
+            matrix = self.single(x.space, b, std, name)
             self._keep(matrix, [Parameter(matrix, name, hidden=False)])
         return x @ self._single[name]
 
@@ -100,7 +111,7 @@ class Weights(dict[str, Parameter]):
         matrix = next((w for w, _ in self._places.values() if w.rows is x), None)
         if matrix is None:
             std = 1.0 if group is None else group.std
-            matrix = SideBySide(x, columns, std, f"{name}, together")
+            matrix = self.together(x, columns, std, f"{name}, together")
             self._keep(matrix, [])
             if group is not None:
                 self._keep_stored(group, matrix)

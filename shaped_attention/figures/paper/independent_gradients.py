@@ -21,13 +21,16 @@ from shaped_attention.figures.panels import OF_SAMPLES, Drawn, Panels, Target, l
 from shaped_attention.figures.paper.learning_rates import TARGETS, tokens_after
 from shaped_attention.figures.paper.original import RHO_0, quantiles
 from shaped_attention.lazy.coordinates import inner
-from shaped_attention.lazy.matrices import Coefficient, Factors, Matrix
-from shaped_attention.lazy.networks import Weights, start_of, through_layer
+from shaped_attention.lazy.low_rank import Factors
+from shaped_attention.lazy.matrices import Matrix
+from shaped_attention.lazy.networks import start_of, through_layer
 from shaped_attention.lazy.optimizers import SGD, State
 from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.side_by_side import SideBySide
 from shaped_attention.lazy.sources import Source
-from shaped_attention.lazy.spaces import AnySpace, Frame
+from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.tape import Tape
+from shaped_attention.lazy.weights import Weights
 from shaped_attention.numerics.covariance import equicorrelated
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
@@ -41,24 +44,23 @@ Array = NDArray[np.float64]
 class Untied(Matrix):
     """A matrix whose gradients go back through another one, with the same updates."""
 
-    def __init__(self, a: AnySpace, b: AnySpace, std: float = 1.0, name: str | None = None) -> None:
-        super().__init__(a, b, std, name)
-        self._back = Matrix(a, b, std, f"{name}.back")
-
-    def set(self, kept: Coefficient, update: Factors | None) -> None:
-        """Take both to ``kept W_0 + X^T G``."""
-        super().set(kept, update)
-        self._back.set(kept, update)
+    back: Matrix | None = None
 
     def _product(self, x: Rows, side: int) -> Rows:
-        return super()._product(x, 0) if side == 0 else self._back.transposed_after(x)
+        if side == 0:
+            return super()._product(x, 0)
+        if self.back is None:
+            self.back = Matrix(*self._spaces, self.std, f"{self.name}, back")
+            self.back.parameters = self.parameters
+        return self.back.transposed_after(x)
+
+
+class UntiedSideBySide(Untied, SideBySide):
+    """Matrices side by side whose gradients go back through others."""
 
 
 class _UntiedWeights(Weights):
-    def product(self, x: Rows, b: AnySpace, name: str) -> Rows:
-        if name not in self:
-            self[name] = Untied(x.space, b, name=name)
-        return super().product(x, b, name)
+    single, together = Untied, UntiedSideBySide
 
 
 class OneStep(NamedTuple):
@@ -104,11 +106,12 @@ def one_step(
         losses.append(loss.detach().numpy())
         cosines.append([_cosine(x, tape.gradient(x)) for x in tokens[1:]])
         gradients: dict[str, Factors] = {}
-        for name, matrix in weights.items():
-            states.setdefault(name, State(matrix))
-            gradient = matrix.gradient()
+        for name, parameter in weights.items():
+            states.setdefault(name, State(parameter))
+            gradient = parameter.gradient()
             assert gradient is not None
             gradients[name] = gradient
+        for matrix in weights.matrices:
             matrix.forget_gradient()
         norms.append({name: g.norm().numpy() for name, g in gradients.items()})
         SGD(rate).step(states, gradients)
