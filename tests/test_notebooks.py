@@ -25,8 +25,8 @@ def cells(notebook):
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
-def test_there_are_the_nine():
-    assert [path.name[:2] for path in TEXTS] == [f"0{k}" for k in range(1, 10)]
+def test_there_are_the_ten():
+    assert [path.name[:2] for path in TEXTS] == [f"{k:02}" for k in range(1, 11)]
     assert sorted(FOLDER.glob("*.ipynb")) == [path.with_suffix(".ipynb") for path in TEXTS]
 
 
