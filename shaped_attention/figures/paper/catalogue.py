@@ -220,6 +220,32 @@ FIGURES: dict[str, Recipe] = {
         },
         small={"ratios": (0.25, 0.5), "tokens": 2, "width": 16, "samples": 30},
     ),
+    "learning-rate": _recipe(
+        "learning_rates:figure_learning_rate",
+        "learning_rates:learning_rate_panels",
+        "Loss after a few steps of SGD against the learning rate: widths to 10^6, depths to 64.",
+        "The best learning rate moves with the width unless the parametrisation is muP,\n"
+        r"and with the depth unless branches have the weight $1/\sqrt{L}$",
+        options={
+            "widths": (100, 10_000, 1_000_000),
+            "rates": Option("Learning rates at all widths.  [default: 10^-8 to 3.16]", None),
+            "depths": Option("Depths L of the models of one width.", (4, 16, 64)),
+            "depth_rates": Option("Learning rates at all depths.  [default: 0.000316 to 1]", None),
+            "depth_width": Option("Width of the models of several depths.", 48),
+            "steps": Option("Number of training steps.", 3),
+            "samples": 12,
+        },
+        small={
+            "widths": (16, 32),
+            "rates": (0.01, 0.1),
+            "depths": (1, 2),
+            "depth_rates": (0.01, 0.1),
+            "depth_width": 16,
+            "steps": 2,
+            "samples": 10,
+        },
+        takes="About four minutes.",
+    ),
     "tangent-kernel": _recipe(
         "tangent_kernels:figure_tangent_kernel",
         "tangent_kernels:kernel_panels",
