@@ -46,5 +46,5 @@ def allowed_sets(mask: Mask, tokens: int) -> tuple[tuple[int, ...], ...]:
     allowed = tuple(tuple(b for b, entry in enumerate(row) if entry) for row in rows)
     for a, columns in enumerate(allowed):
         if not columns:
-            raise ValueError(f"mask must let each token see a token; row {a} is empty")
+            raise ValueError(f"mask must let each token see at least one token; row {a} is empty")
     return allowed

@@ -45,7 +45,9 @@ def array_function(
         raise ValueError(f"parameters must be exactly {sorted(names)}; got {sorted(parameters)}")
     for name, value in parameters.items():
         if getattr(value, "requires_grad", False):
-            raise ValueError(f"{name} must be a number, as gradients are in V only; got {value!r}")
+            raise ValueError(
+                f"{name} must be a number, because gradients are taken only in V; got {value!r}"
+            )
     module = import_module(library)
     numbers = {symbol: parameters[symbol.name] for symbol in algebra.parameters}
     of_v = algebra.v_expressions.free_symbols

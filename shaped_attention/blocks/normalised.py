@@ -71,8 +71,9 @@ class Normalised(Block):
     gain
         Factor of all normalised tokens, or a `Schedule`.
     branch_eps
-        The same for the output of the branch of "branch" and "sandwich"; None for eps. It is added
-        to the mean square before the weight gamma of the block, which does not enter the norm.
+        The same for the norm at the output of the branch ("branch", "sandwich"); None for eps. It
+        is added to the mean square before the weight gamma of the block, which does not enter the
+        norm.
 
     Raises
     ------

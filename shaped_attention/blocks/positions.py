@@ -217,7 +217,7 @@ def checked_mask(mask: Any) -> Mask:
         raise ValueError(f"mask must have boolean entries; got entries of type {array.dtype}")
     if not array.any(axis=1).all():
         empty = int(np.argmin(array.any(axis=1)))
-        raise ValueError(f"mask must let each token see a token; row {empty} is empty")
+        raise ValueError(f"mask must let each token see at least one token; row {empty} is empty")
     seen: Mask = _nested(array.tolist())
     return seen
 

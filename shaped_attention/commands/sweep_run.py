@@ -187,7 +187,7 @@ def _until_interrupted(submit: Callable[..., Any], received: list[int]) -> Calla
 
 @contextmanager
 def _logged(verbose: bool, quiet: bool) -> Iterator[None]:
-    """Write what the package logs: warnings, with `verbose` all, with `quiet` errors only.
+    """Write what the package logs: warnings, everything if `verbose`, only errors if `quiet`.
 
     If the error stream is not a terminal and shows no bar, the lines that sweeps log about their
     progress are written too.

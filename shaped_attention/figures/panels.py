@@ -4,7 +4,7 @@ Every plotting function has the argument `ax`. Without it, the function draws a 
 package's style and returns it. The style is seaborn's; colour-blind readers can tell the colours
 apart, and so can readers of a grey print, because the lightness of the colours differs and each has
 a line style. If a new figure has several panels, they are lettered (a), (b), and so on. With `ax`,
-the function draws into these Axes in their own style, writes nothing on the rest of the figure, and
+the function draws into these Axes in their own style, leaves the rest of the figure alone, and
 returns them.
 """
 

@@ -98,7 +98,7 @@ def rare_event(
     ----------
     layer, v0, seed, radius
         As in `shaped_attention.simulate_chain`, with one v0 for all paths. A path that stops at the
-        radius counts by its value there. A radius must be beyond the level of a size of V; the
+        radius counts with its value there. A radius must be beyond the level of a size of V; the
         default is then increased to 4 m times that size.
     observable
         A name of `shaped_attention.observables`; "norm", the Frobenius norm of V; "u", V_11 - 2
