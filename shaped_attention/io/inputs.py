@@ -41,7 +41,7 @@ def read_tokens(
         Name of the array in a ``.npz`` file or of the tensor in a ``.pt`` dictionary. It may be
         omitted if the file holds a single array, or a single two-dimensional numeric array.
     max_bytes
-        Most bytes that the array may have, checked before it is read.
+        Largest number of bytes that the array may have, checked before it is read.
 
     Returns
     -------

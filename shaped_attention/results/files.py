@@ -90,7 +90,7 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> xr.Dataset:
     path
         A netCDF file (``.nc``) or a Zarr store (``.zarr``).
     max_bytes
-        Most bytes that the variables may have in memory, checked before they are read.
+        Largest number of bytes that the variables may take in memory, checked before they are read.
 
     Raises
     ------

@@ -195,7 +195,7 @@ def read_hidden_states(
         omitted if the file holds only one array, or only one numeric array of three or four
         dimensions.
     max_bytes
-        Most bytes that the array may have, checked before it is read.
+        Largest number of bytes that the array may have, checked before it is read.
 
     Raises
     ------

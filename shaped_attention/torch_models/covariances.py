@@ -1,7 +1,7 @@
 """Token covariances along a torch model, as a result for `compare` and the figures.
 
 A model of the `transformers` library is recognised by its attributes, so that the library is not
-needed here: it has a `config` with `num_hidden_layers`, and one list of so many layers.
+needed here: it has a `config` with `num_hidden_layers`, and one list of that many layers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def record_covariances(
         Function of a module's name and the module: whether its output (..., m, n), or the first
         element of a tuple, is recorded. By default the blocks of a `ShapedTransformer`, or the
         layers of a model of the `transformers` library: an object with ``config.num_hidden_layers``
-        and a list of so many layers.
+        and a list of that many layers.
     times
         Time t of the output of each chosen module, positive and increasing. By default l / n after
         l layers: a chosen module is one layer, or a block of a `ShapedTransformer`, whose layers
