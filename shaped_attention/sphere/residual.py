@@ -6,9 +6,9 @@
 with L layers: Euler's method for a neural ordinary differential equation (E, Commun. Math. Stat. 5,
 2017; Chen, Rubanova, Bettencourt and Duvenaud, arXiv 1806.07366). If the weights are smooth in
 time the network differs from the flow map by order 1 / L, since each layer makes an error of order
-1 / L^2 and the flow propagates their sum. Weights that are independent from layer to layer have no such limit: the
-network differs from the flow of their mean by a sum of L independent terms of order 1 / L, that is
-by L^(-1/2).
+1 / L^2 and the flow propagates their sum. Weights that are independent from layer to layer have no
+such limit: the network differs from the flow of their mean by a sum of L independent terms of order
+1 / L, that is by L^(-1/2).
 """
 
 from __future__ import annotations
