@@ -80,7 +80,7 @@ def training_losses(
         try:
             run = simulate_training(
                 layer, equicorrelated(len(TARGETS), RHO_0), goal, width=width, depth=depth,
-                samples=samples, steps=count, seed=seed,
+                samples=samples, steps=count, seed=seed, progress=False,
                 optimizer=SGD({"*": hidden, "readout": readout}),
             )  # fmt: skip
         except FloatingPointError:

@@ -91,6 +91,7 @@ def figure_tangent_kernel(
         data = neural_tangent_kernel(
             ShapedAttention(GAMMA), equicorrelated(m, RHO_0), width=n,
             depth=max(1, round(ratio * n)), samples=samples, seed=derived_seed(seed, study),
+            progress=False,
         )  # fmt: skip
         kernels.append(data["kernel"].values[:, 0, 0])
     kernel = np.reshape(kernels, (len(tokens), len(widths), len(ratios), samples))
