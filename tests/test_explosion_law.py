@@ -195,11 +195,11 @@ SCHEDULE = ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
 @pytest.mark.parametrize(
     ("layer", "v0", "message"),
     [
-        (CAUSAL, V2, r"u = V\[0,0\] - 2 V\[0,1\] \+ V\[1,1\] does not follow an SDE"),
+        (CAUSAL, V2, "u = V[0,0] - 2 V[0,1] + V[1,1] does not follow an SDE"),
         (CAUSAL, equicorrelated(3, 0.2), "no exact law is known"),
         (CAUSAL, V2, "explosion_probability estimates the prob"),
         (ShapedAttention(0.4, query_bias=0.1), equicorrelated(3, 0.2), "no exact law is known"),
-        (ShapedAttention(0.4, query_bias=0.1), live(1, 3), r"u = V\[1,1\] does not follow an SDE"),
+        (ShapedAttention(0.4, query_bias=0.1), live(1, 3), "u = V[1,1] does not follow an SDE"),
         (BiasedAttention(0.4, 1.0, [[0.1, 0.2], [0.3, 0.4]]), V2, "does not follow an SDE of its"),
         ([ATTENTION, SCHEDULE], V2, "only for parameters that do not change with depth"),
         (sa.Normalised(ATTENTION), V2, "correlations, which cannot explode"),
