@@ -103,12 +103,14 @@ def test_the_readme_shows_the_verdict_that_its_command_prints(tmp_path):
     assert "shaped-attention model gpt2 " in README
 
     def printed(*options: str) -> str:
-        command = ["model", "gpt2", "--figures", str(tmp_path), *options]
+        command = ["model", "gpt2", "--figures", str(tmp_path), "--overwrite", *options]
         done = CliRunner().invoke(main, command, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
         return "Rank is lost" + done.stdout.partition("Rank is lost")[2].partition("\n\n")[0]
 
-    assert shown.count("\n") == printed().count("\n") + 1 == 4
-    assert agree(shown, printed())
+    now = printed()
+    assert shown.count("\n") == now.count("\n") + 1 == 4
+    assert agree(shown, now)
     assert not agree(shown, printed("--seed", "1"))
 
 
