@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click import ClickException
 
 import shaped_attention as sa
+from shaped_attention.commands.options import one_sentence
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers import loop
 from shaped_attention.samplers.network import WeightProduct
@@ -88,7 +90,17 @@ def test_chunks_are_smaller_once_where_memory_is_full(
     assert "the memory of cpu is full; now in chunks of 8 samples (before: 64)" in caplog.text
     # Only once: then it is the caller's to choose.
     monkeypatch.setattr(loop, "starting_paths", FullMemory(7))
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(
+        MemoryError,
+        match=r"^chain: the memory of cpu is full with 8 samples at a time; wait for other "
+        r"programs there, or pass a smaller chunk$",
+    ):
+        run()
+
+
+def test_full_memory_is_a_sentence_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "starting_paths", FullMemory(0))
+    with pytest.raises(ClickException, match="is full with 8 samples"), one_sentence():
         run()
 
 

@@ -68,7 +68,7 @@ def one_sentence() -> Iterator[None]:
         raise click.exceptions.Exit(INTERRUPTED) from None
     except (ValueError, FileNotFoundError) as error:
         raise InputError(str(error)) from error
-    except (FloatingPointError, MissingLibraryError, OSError) as error:
+    except (FloatingPointError, MemoryError, MissingLibraryError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 

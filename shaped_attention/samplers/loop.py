@@ -55,6 +55,13 @@ def run_paths(
     """Move all paths to the last grid point, and measure them at the stored times.
 
     On a device whose memory is full, as when others use it, chunks are smaller once.
+
+    Raises
+    ------
+    ValueError
+        If more is kept than this machine's memory holds.
+    MemoryError
+        If the device's memory is full with smaller chunks too.
     """
     size = stepper.chunk(spec)
     try:
@@ -68,7 +75,15 @@ def run_paths(
         "%s: the memory of %s is full; now in chunks of %d samples (before: %d)", label,
         spec.place, smaller, size,
     )  # fmt: skip
-    return _run_chunks(spec, stepper, label, measures, smaller)
+    try:
+        return _run_chunks(spec, stepper, label, measures, smaller)
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        raise MemoryError(
+            f"{label}: the memory of {spec.place} is full with {smaller} samples at a time; wait "
+            "for other programs there, or pass a smaller chunk"
+        ) from error
 
 
 def _run_chunks(
