@@ -117,8 +117,8 @@ class Algebra:
             return self.ring.from_expr(expression)
         except (ValueError, CoercionFailed):
             raise ValueError(
-                f"{expression} is not a polynomial in the generators {self.ring.symbols}; all "
-                "that a block uses must be declared in its `generators`"
+                f"{expression} is not a polynomial in the generators {self.ring.symbols}; "
+                "every generator that a block uses must be declared in its `generators`"
             ) from None
 
     def matrix(self, rows: Sequence[Sequence[Any]]) -> DomainMatrix:
@@ -139,8 +139,8 @@ class Algebra:
         """
         if field not in self._symbols:
             raise ValueError(
-                f"field {field.name!r} is unknown; all that a block uses must be declared in its "
-                "`fields`"
+                f"field {field.name!r} is unknown; every field that a block uses must be declared "
+                "in its `fields`"
             )
         return self.matrix([[self[s] for s in row] for row in self._symbols[field]])
 

@@ -84,7 +84,7 @@ def _modifications(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--points",
     type=int,
-    help="Print only a check at this many random rational V, for more tokens.",
+    help="Only check the closed form at this many random rational V, which works for more tokens.",
 )
 @click.option("--latex", "as_latex", is_flag=True, help="Print LaTeX (amsmath) instead of text.")
 def derive_command(
@@ -167,7 +167,7 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
 )
 @click.option("--verdict", help="Print only claims with this verdict, such as false.")
 @click.option(
-    "--coverage", is_flag=True, help="Print which claim judges which lines of the notes instead."
+    "--coverage", is_flag=True, help="Print instead which claims judge which lines of the notes."
 )
 @click.option(
     "--notes",

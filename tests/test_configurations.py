@@ -302,7 +302,7 @@ def test_files_that_are_missing_or_invalid(tmp_path):
 def test_a_class_is_no_configuration():
     """The class itself has the method `to_dict` too."""
     transformers = pytest.importorskip("transformers")
-    message = r"^config must be an object of the class, such as LlamaConfig\(\); got <class"
+    message = r"^config must be an instance of the class, such as LlamaConfig\(\); got <class"
     with pytest.raises(ValueError, match=message):
         sa.model_from_config(transformers.LlamaConfig)
     with pytest.raises(ValueError, match=r"^model must be a configuration .*; got <class"):

@@ -228,7 +228,7 @@ def test_fields_that_are_not_finite_are_reported():
     start = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64)
     (there,) = integrate_flow(turning, start, [0.9], lambda x: x, 1e-8)
     assert float(there[0, 0, 0]) == pytest.approx(math.cos(0.9), abs=1e-6)
-    with pytest.raises(FloatingPointError, match="a step that is negligible at t = 5"):
+    with pytest.raises(FloatingPointError, match="reach t = 5; it needs steps too small"):
         integrate_flow(turning, start, [5.0], lambda x: x, 1e-6)
     with pytest.raises(FloatingPointError, match="field at the start is not finite"):
         integrate_flow(turning, -start, [5.0], lambda x: x, 1e-6)
@@ -296,7 +296,7 @@ def flow(attention=SphereAttention(1.0), times=(1.0,), start=None, **options):  
         (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start must be a cosine above .*; got 0.95"),
         (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times must be increasing"),
         (lambda: equiangular_cosine([0.0], 2, 301.0), r"beta must be in \[-300, 300\]"),
-        (lambda: flow(times=[]), "times must be a list of finite numbers"),
+        (lambda: flow(times=[]), "times must be a non-empty list of finite numbers"),
         (lambda: flow(start=np.eye(2)), r"start must be .*given_start\(tokens\); got ndarray"),
         (lambda: flow(start=2 * uniform_start(2, 2)), "not of norm 1"),
         (lambda: flow(keep="rho"), "keep must be \"V\" or a function of .*; got 'rho'"),

@@ -285,8 +285,8 @@ def flow(attention, start=START):
             lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:, 0], composed=True)),
             r"mlp must keep the shape \(2, 1, 3, 2\)",
         ),
-        (lambda: TokenAttention(1.0, composed=True), "composed must be True, with an mlp, or"),
-        (lambda: TokenAttention(1.0, mlp=(SQUARE, SQUARE), composed=1), "composed must be True"),
+        (lambda: TokenAttention(1.0, composed=True), "composed must be False, or True if"),
+        (lambda: TokenAttention(1.0, mlp=(SQUARE, SQUARE), composed=1), "composed must be False"),
         (lambda: TokenAttention(1.0, mlp=(HEADS, HEADS)), r"\(h,\); got"),
         (
             lambda: TokenAttention(1.0, mlp=(HEADS, SQUARE), composed=True),

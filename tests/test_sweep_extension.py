@@ -158,7 +158,7 @@ REFUSED = {
     "truth": ({"axes": {"gamma": [True]}}, "gamma must be a number, as on the axis; got True"),
     "a number": ({"axes": {"gamma": 0.7}}, "gamma must be a list of values; got 0.7"),
     "no values": ({"axes": {"gamma": []}}, "gamma must be a list of values; got []"),
-    "a list": ({"axes": [0.7]}, "axes must be a mapping from the axes to lists of values; got "
+    "a list": ({"axes": [0.7]}, "axes must be a mapping from names of axes to lists of values; got "
                "[0.7]"),
     "range": ({"axes": {"gamma": [1.5]}},
               "gamma must be in [0, 1]; got 1.5 (first at gamma=1.5)"),

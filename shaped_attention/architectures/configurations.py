@@ -40,7 +40,7 @@ def read_config(config: Any, argument: str = "config") -> tuple[dict[str, Any], 
     """
     if isinstance(config, type):
         known = hasattr(config, "to_dict")
-        needed = f"an object of the class, such as {config.__name__}()" if known else _SOURCE
+        needed = f"an instance of the class, such as {config.__name__}()" if known else _SOURCE
         raise argument_error(argument, needed, config)
     if hasattr(config, "to_dict"):
         config = config.to_dict()

@@ -16,9 +16,9 @@ with row means weighted by w, q = diag V + sigma_Q^2 and s_ab = V_bb - 2 (w V)_a
 fluctuations average out: H heads divide the covariance of the scores' noise by H.
 
 Without an output projection V alone does not determine the law of the next layer at finite width:
-the state of the chain is the Grams V_h of the H groups of columns, V = (1/H) sum V_h. Given these,
-the branch of group h has n / H independent columns N(0, A_h V A_h^T), and the skip connection keeps
-X_h, so that
+the state of the chain is the Gram matrices V_h of the H groups of columns, V = (1/H) sum V_h. Given
+these, the branch of group h has n / H independent columns N(0, A_h V A_h^T), and the skip
+connection keeps X_h, so that
 
     V_h' = Gram of (lambda X_h + gamma Z_h),
 
@@ -159,7 +159,8 @@ class ShapedAttention(AttentionFields, Block):
     def weights(self, tokens: int, head: int = 0) -> Float[Tensor, "m m"]:
         """Return the centre w: the softmax of the bias over the tokens that a token attends to.
 
-        Without a bias this is 1 / m_a where token a attends to token b, and 0 elsewhere.
+        Without a bias w_ab is 1 / m_a if token a attends to token b, and 0 otherwise; m_a is the
+        number of tokens that token a attends to.
         """
         return torch.tensor(centre(self.mask, self.bias(head), tokens))
 
@@ -219,7 +220,7 @@ class ShapedAttention(AttentionFields, Block):
             yield h, self.softmax(scores / tau, h)
 
     def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
-        """Return A_h F of each head; the scores are those of `gram_scores`.
+        """Return A_h F for each head; the scores are those of `gram_scores`.
 
         With an output projection the columns have the covariance (1 / (H d_h)) sum_h A_h F W_h F^T
         A_h^T with W_h ~ Wishart(d_h), equal in a group and independent otherwise.

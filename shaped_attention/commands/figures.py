@@ -92,8 +92,9 @@ sphere_command = _group(
 @click.option(
     "--text",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="File with a text for a model; FILE is then a folder with config.json, model.safetensors "
-    "and tokenizer.json, such as ALBERT's.",
+    metavar="PATH",
+    help="Text for a model to read; the argument FILE is then a folder with config.json, "
+    "model.safetensors and tokenizer.json, such as ALBERT's.",
 )
 @click.option(
     "--delta", default=0.1, help="Two tokens are close if their cosine is at least 1 - delta."

@@ -134,8 +134,8 @@ def densities(
     The estimates are those of `shaped_attention.density`: kernel estimates, corrected at the ends
     of a bounded support; with `bins`, histograms. A vertical line marks a result whose values
     are all equal. If more than 1 % of the samples share one value, such as the last time for paths
-    that never stop, a vertical line marks it, the legend states the share, and the curve has the
-    mass of the other samples.
+    that never stop, a vertical line marks it, the legend states their share, and the curve
+    integrates to the share of the others.
 
     Paths that exploded would squeeze the rest into a corner, so an axis shows the central 99.8 % of
     the pooled samples and a quarter of that range on both sides.

@@ -105,7 +105,7 @@ def checked_times(times: ArrayLike) -> NDArray[np.float64]:
     """Return `times` as an array; raise ValueError unless finite, increasing and >= 0."""
     array = real_array(times, "times")
     if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
-        raise argument_error("times", "a list of finite numbers, at least one", times)
+        raise argument_error("times", "a non-empty list of finite numbers", times)
     if (array < 0.0).any() or (np.diff(array) <= 0.0).any():
         raise argument_error("times", "increasing numbers >= 0", times)
     return array
@@ -168,7 +168,7 @@ def _integrated(
         proposed = torch.minimum(h * factor.clamp(_SHRINK, _GROW), _STABLE / rate)
         if bool((~accepted & (began + proposed == began)).any()):
             raise FloatingPointError(
-                f"the flow needs a step that is negligible at t = {times[-1]:g}"
+                f"the flow does not reach t = {times[-1]:g}; it needs steps too small to advance"
             )
         if autonomous:
             still[going] |= accepted & (_fastest(last) * proposed < _STILL)

@@ -24,8 +24,8 @@ Gram matrix follows an SDE of its own. Before the rows are normalised, with U = 
 
 Ito's formula for R_ij / sqrt(R_ii R_jj) at R_ii = R_jj = 1 gives the drift of `noise_drift` and the
 bracket of `noise_bracket`; `symbolic.claims.random_values` proves both. They are linear in S, and a
-short time has many layers, so that S is its mean given R in the limit, whatever the number of heads
-and the hidden width.
+short time spans many layers, so in the limit the mean of S given R takes its place, whatever the
+number of heads and the hidden width.
 
 The noise has a variance of order sigma^2 / d, but as d -> infinity the drift
 sigma^2 (S_ij - R_ij (S_ii + S_jj) / 2) remains: tokens that receive similar noise attract each
@@ -82,7 +82,7 @@ class RandomHeads(Noise):
 
     The noise of a layer is sum_h w_h X V_h / sqrt(H d). The weights w_h are those of the attention,
     with its beta, normalisation and mask, of the scores <Q_h x_i, K_h x_j> / sqrt k in place of
-    <x_i, x_j>. For unit tokens they have the standard deviation 1, so that logits have beta.
+    <x_i, x_j>. For unit tokens these have standard deviation 1, so that of the logits is beta.
 
     Parameters
     ----------
@@ -125,10 +125,10 @@ class RandomHeads(Noise):
 
     def kernel(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
         """Raise ValueError: E w R w^T is not known."""
-        raise argument_error("noise", "None or a RandomMLP, for a known mean of S", self)
+        raise argument_error("noise", "None or a RandomMLP, so that the mean of S is known", self)
 
     def columns(self, r: int) -> int:
-        """Return that of the queries, or of all heads side by side."""
+        """Return the columns of the queries or of all heads side by side, whichever are more."""
         return max(self.key_width or 0, self.heads * r)
 
 
@@ -190,7 +190,7 @@ class RandomMLP(Noise):
 
     @property
     def squares(self) -> tuple[float, ...]:
-        """The squares a_n^2, n = 0, 1, ...; those of "plain_relu" decrease too slowly."""
+        """The squares a_n^2 of `kernel`; not for "plain_relu", where they decrease too slowly."""
         squares = hermite_squares(activation_named(self.activation))
         if squares is None:
             raise argument_error("activation", "smooth or 'plain_relu' here", self.activation)
@@ -202,7 +202,7 @@ class RandomMLP(Noise):
         return self.activation != RELU and not any(self.squares[::2])
 
     def columns(self, r: int) -> int:
-        """Return that of the hidden layer."""
+        """Return the number of hidden units, or 0 if there are infinitely many."""
         return self.width or 0
 
 

@@ -95,7 +95,7 @@ class TokenAttention(Attention):
             if matrix is not None and not callable(matrix):
                 object.__setattr__(self, name, _constant(name, matrix))
         if not isinstance(self.composed, bool) or (self.composed and self.mlp is None):
-            raise argument_error("composed", "True, with an mlp, or False", self.composed)
+            raise argument_error("composed", "False, or True if there is an mlp", self.composed)
         perceptron = self.mlp
         if perceptron is not None and not callable(perceptron):
             perceptron = perceptron_of(perceptron, heads=self.composed)
@@ -240,10 +240,10 @@ class TokenAttention(Attention):
     ) -> Float[Tensor, " B"]:
         """Return E = (1 / (2 beta N^2)) sum_h sum_ij exp(beta <Q_h x_i, K_h x_j>).
 
-        At beta = 0 it is the limit up to a constant. If every V_h = Q_h^T K_h is symmetric, and
-        there is no mask, MLP or time dependence, then dE/dt = (1/N) sum_i |dx_i/dt|^2 along USA;
-        along SA with one head each term is multiplied by Z_i / N. Symmetry is needed because the
-        gradient contains (Q^T K + K^T Q) / 2.
+        At beta = 0 this is the limit as beta -> 0, up to a constant. If every V_h = Q_h^T K_h is
+        symmetric, and there is no mask, MLP or time dependence, then dE/dt = (1/N) sum_i
+        |dx_i/dt|^2 along USA; along SA with one head each term is multiplied by Z_i / N. Symmetry
+        is needed because the gradient contains (Q^T K + K^T Q) / 2.
         """
         return self._energies(self.scores(tokens, time, which)).sum(-1)
 

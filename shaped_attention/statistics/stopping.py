@@ -61,8 +61,8 @@ def exit_times(
     ----------
     result
         A result with every layer or step stored (``save_every=1``), and a radius well above
-        `largest` times the root of the number of tokens: stopped paths keep their V, which is near
-        the radius and then outside.
+        `largest` times the root of the number of tokens: stopped paths keep their V, whose norm is
+        near the radius, so that an eigenvalue is outside the range.
     smallest, largest
         Range of eigenvalues, 0 <= smallest < largest.
 
@@ -78,7 +78,9 @@ def exit_times(
     check_result(result, "result", stops=True)
     if not 0.0 <= smallest < largest < math.inf:
         raise argument_error(
-            "smallest and largest", "0 <= smallest < largest < infinity", (smallest, largest)
+            "smallest and largest",
+            "numbers with 0 <= smallest < largest < infinity",
+            (smallest, largest),
         )
     if "specification" in result.attrs:
         stored = specification(result)
@@ -170,7 +172,8 @@ def explosion_table(
     widths
         Widths of the chains; the depth is width * horizon, rounded up.
     horizon, step, samples, seed
-        As in the samplers. Each run has its own seed, derived from `seed` and a chain's width.
+        As in the samplers. Each run has its own seed, derived from `seed` and, for a chain, from
+        its width.
     points
         Number of intervals between the times of the curves.
     progress
@@ -207,7 +210,7 @@ def explosion_table(
 
 
 def explosion_curves(*arguments: Any, **options: Any) -> dict[str, xr.Dataset]:
-    """Return the curves of `explosion_table` by name, under an old name of it."""
+    """Return the curves of `explosion_table` by name; deprecated."""
     warnings.warn(
         "stopping.explosion_curves is deprecated; use stopping.explosion_table",
         DeprecationWarning,
@@ -247,8 +250,8 @@ def stopping_map(
     samples
         Number of samples per cell.
     seed
-        Seed from which that of a cell is derived, with its gamma and tau_0: a cell has the same
-        values in every grid.
+        Seed from which, together with gamma and tau_0, the seed of a cell is derived: a cell has
+        the same values in every grid.
     smallest, largest
         Range of eigenvalues.
     progress

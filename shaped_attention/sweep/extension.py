@@ -57,7 +57,7 @@ def extend_sweep(
     """
     further = {} if axes is None else axes
     if not isinstance(further, Mapping):
-        raise argument_error("axes", "a mapping from the axes to lists of values", axes)
+        raise argument_error("axes", "a mapping from names of axes to lists of values", axes)
     store = Store(path)
     with store.locked():
         store.check_current()

@@ -41,8 +41,8 @@ def drift(
         A block, a list of blocks, or a `Pattern`.
     v
         Covariances (..., m, m), positive semidefinite, a NumPy array or a torch tensor. The result
-        has the same type, and is differentiable in a tensor of regular matrices. The limit of
-        normalised blocks needs correlations, V_aa = 1.
+        has the same type and, if `v` is a tensor of nonsingular matrices, is differentiable in it.
+        The limit of normalised blocks needs correlations, V_aa = 1.
     at
         Relative depth t / T in [0, 1] at which schedules are evaluated; a layer with schedules
         needs it.
@@ -56,8 +56,8 @@ def drift(
     Raises
     ------
     ValueError
-        If `v` is not a finite array of symmetric positive semidefinite matrices, or a block does
-        not fit its size or has no limit.
+        If `v` is not a finite array of symmetric positive semidefinite matrices, or a block
+        cannot act on matrices of this size or has no limit.
     FloatingPointError
         If an entry of the result is not finite.
 
@@ -148,7 +148,7 @@ def _check_covariances(v: Float[Tensor, "*B m m"], correlations: bool) -> None:
         )
     variances = v.diagonal(dim1=-2, dim2=-1)
     if float(variances.min()) < 0.0:
-        raise ValueError(f"v must have a diagonal >= 0; it has {float(variances.min()):.6g}")
+        raise ValueError(f"v must have a diagonal >= 0; an entry is {float(variances.min()):.6g}")
     smallest = torch.linalg.eigvalsh(v)[..., 0]
     if bool((smallest < -max(SYMMETRY_TOLERANCE, v.shape[-1] * eps) * size).any()):
         raise ValueError(

@@ -113,7 +113,7 @@ def _record(
     if choose is None and isinstance(model, nn.Module) and layer_names(model):
         if times is not None:
             raise ValueError(
-                "times are those of modules that choose chooses; the layers of a model of the "
+                "times belong to the modules selected by choose; the layers of a model of the "
                 "transformers library have positions"
             )
         return _record_language_model(model, inputs, initial)
