@@ -144,8 +144,8 @@ class ShapedAttention(Block):
         if self.temperature_power == 0:
             raise NoLimitError(
                 "no limit: with tau = tau_0 sqrt(n_k) the scores Y / tau = G / tau_0 are of order "
-                "n^0, so that softmax(Y / tau) is a random matrix of order n^0 in mean and "
-                "covariance of V'"
+                "n^0, so that softmax(Y / tau), a random matrix of order n^0, contributes terms "
+                "of order n^0 to the mean and the covariance of V'"
             )
         gain = algebra[self.gamma] ** 2
         attention = self.attention(algebra, order)

@@ -183,7 +183,7 @@ def drift_correction(block: Block, tokens: int, at: Matrix | None = None) -> Cor
         if 1 < power < 2 and not between.is_zero_matrix:
             raise NoLimitError(
                 f"no correction of order 1/n: the mean of V' - V has a term of order "
-                f"{_order(power)}, {_first_entry(between)}"
+                f"{_order(power)}: {_first_entry(between)}"
             )
     return Correction(algebra, orders[Rational(2)])
 
@@ -252,7 +252,7 @@ def _mean_increment(
         mean = algebra.matrix([[algebra.expect(e) for e in row] for row in matrix.to_list()])
         if power < 1 and not mean.is_zero_matrix:
             raise NoLimitError(
-                f"no limit: the mean of V' - V has a term of order {_order(power)}, "
+                f"no limit: the mean of V' - V has a term of order {_order(power)}: "
                 f"{_first_entry(mean)}"
             )
         orders[power] = mean

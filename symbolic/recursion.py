@@ -102,7 +102,7 @@ class Block(ABC):
     >>> derive(NoIdentity(), tokens=2)
     Traceback (most recent call last):
         ...
-    symbolic.recursion.NoLimitError: no limit: the mean of V' - V has a term of order n^0, \
+    symbolic.recursion.NoLimitError: no limit: the mean of V' - V has a term of order n^0: \
 entry (1, 1) is -V_11*gamma**2
     """
 

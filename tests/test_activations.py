@@ -313,7 +313,7 @@ def test_the_derivative_with_respect_to_the_scale() -> None:
         ),
         (
             {"activation": "silu", "scale": 1.0, "gated": True},
-            "gate_bias must be a number where silu is not 0, .* divided; got 0.0",
+            "gate_bias must be a number at which silu is not 0, .* its value there; got 0.0",
         ),
         ({"input_scale": 2.0}, "input_scale must be 1 for a shaped activation; got 2.0"),
         ({"activation": "gelu", "scale": 1.0, "input_scale": 2.0}, "input_scale must be 1 for"),

@@ -228,7 +228,7 @@ def test_normalised_scores_do_not_explode():
         ),
         (
             {"qk_norm": True, "key_size": 2},
-            "QK-norm has no limit here over 2 columns",
+            "none is derived for QK-norm over 2 columns",
         ),
         ({"rope": sa.Rope(angles=[3.0], attention_factor=2.0)}, "rotations with a factor or for"),
         ({"softcap": 2.0, "scaled_temperature": False}, r"order 1 \(scaled_temperature=False\)"),

@@ -169,7 +169,7 @@ def test_fields_of_blocks(options, message):
         (lambda: sa.equicorrelated(2, 0.1, 0.0), "scale must be positive and finite; got 0.0"),
         (lambda: sa.covariance_of(np.ones(3)), r"tokens must be an array .*; got shape \(3,\)"),
         (lambda: sa.covariance_of(np.ones((0, 3))), r"tokens must be an array .*; got shape \(0,"),
-        (lambda: sa.covariance_of([[1.0, NAN]]), "tokens must be finite; it has NaN"),
+        (lambda: sa.covariance_of([[1.0, NAN]]), "tokens must be finite; they have NaN"),
         (lambda: sa.covariance_of([[1.0, 1j]]), "tokens must be real"),
         (lambda: sa.covariance_of([[1e200, 1.0]]), "tokens must have .* it has entries up to 1e.2"),
         (lambda: sa.drift(LAYER, np.ones((2, 3))), r"^v must be of shape .*; got \(2, 3\)"),

@@ -376,7 +376,7 @@ def test_refused_results() -> None:
     with pytest.raises(ValueError, match=r"second must have V \(time.*; it lacks V$"):
         compare(good, good.drop_vars("V"))
     with pytest.raises(
-        ValueError, match="first and second must have equally many tokens; got 3 and 4"
+        ValueError, match="first and second must have the same number of tokens; got 3 and 4"
     ):
         compare(good, made(2, 10, 4))
     with pytest.raises(ValueError, match="second must have at least 8 samples; got 7"):

@@ -17,7 +17,7 @@ LINEAR = {"type": "linear", "factor": 4.0}
 ORIGINAL = "original_max_position_embeddings"
 PHI3 = {"model_type": "phi3", "pad_token_id": 0}
 NOT_COVERED = "which the description of this family does not cover"
-WHOLE = "config.partial_rotary_factor must be 1, for whole heads; got 0.5"
+WHOLE = "config.partial_rotary_factor must be 1, so that whole heads are rotated; got 0.5"
 
 CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "lama"}, "config.model_type must be one of .*; got 'lama' .*'llama'"),
@@ -26,15 +26,15 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"hidden_size": None}, "config has no field hidden_size, which must be an integer >= 1"),
     ({"hidden_size": 64.0}, "config.hidden_size must be an integer >= 1; got 64.0"),
     ({"hidden_size": None, "hiden_size": 64},
-     r"config has no field hidden_size, .* \(is it 'hiden_size'\?\)"),
+     r"config has no field hidden_size, .* \(did you mean 'hiden_size'\?\)"),
     ({"intermediate_size": None, "intermediate_sise": 128},
-     r"config has no field intermediate_size, .* \(is it 'intermediate_sise'\?\)"),
+     r"config has no field intermediate_size, .* \(did you mean 'intermediate_sise'\?\)"),
     ({"num_hidden_layer": 8}, f"config has num_hidden_layer=8, {NOT_COVERED} .*"),
     ({"clip_qkv": 8.0, "model_type": "olmo", "rms_norm_eps": None},
      f"config has clip_qkv=8.0, {NOT_COVERED}"),
     ({"num_key_value_heads": 3}, "config.num_attention_heads must be a multiple of 3, .*; got 4"),
     ({"num_attention_heads": 6},
-     "config.num_attention_heads must be a divisor of hidden_size=64 where there is no head_dim; "
+     "config.num_attention_heads must be a divisor of hidden_size=64 unless head_dim is given; "
      "got 6"),
     ({"head_dim": 15}, "config.head_dim, partial_rotary_factor must be such that .*; got 15"),
     ({"initializer_range": 0}, "config.initializer_range must be positive and finite; got 0"),
@@ -49,14 +49,14 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"pruned_heads": {"0": [1]}}, "config has pruned_heads=.*"),
     ({"rope_theta": -1.0}, "config.rope_theta must be positive and finite; got -1.0"),
     ({"rope_theta": 2.0, "rope_parameters": {"rope_theta": 3.0}},
-     "config.rope_parameters.rope_theta must be config.rope_theta=2.0, if both exist; got 3.0"),
+     "config.rope_parameters.rope_theta must be config.rope_theta=2.0, if both are given; got 3.0"),
     ({"rope_scaling": {"type": "su", "factor": 4.0}},
      r"config.rope_scaling.rope_type must be one of 'default', 'linear', 'llama3', 'yarn', "
      r"'longrope', 'dynamic' \(others are not covered\); got 'su'"),
     ({"max_position_embeddings": 16, "rope_scaling": YARN | {"truncate": 1}},
      "config.rope_scaling.truncate must be true or false; got 1"),
     ({ORIGINAL: 8, "rope_scaling": YARN | {ORIGINAL: 16}},
-     f"config.rope_scaling.{ORIGINAL} must be config.{ORIGINAL}=8, if both exist; got 16"),
+     f"config.rope_scaling.{ORIGINAL} must be config.{ORIGINAL}=8, if both are given; got 16"),
     ({"model_type": "olmo3", "pad_token_id": 0, "max_position_embeddings": 16,
       "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": False}},
      "config.rope_scaling.truncate must be true for a type of layers, .*; got False"),

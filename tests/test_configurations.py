@@ -260,7 +260,7 @@ def test_masks_and_rotations_of_the_layers():
         (
             {"model_type": "paligemma", "text_config": LLAMA},
             "config has model_type='paligemma' around a text_config, which is not covered; "
-            "its text_config may be, as a configuration by itself",
+            "its text_config may be: pass it as a configuration of its own",
         ),
         (
             {"model_type": "llava", "text_config": 3},
@@ -324,5 +324,5 @@ def test_names_of_a_hub_are_not_downloaded(monkeypatch, installed):
         f"transformers.AutoConfig.from_pretrained({name!r})"
     )
     if not installed:
-        expected += "; pip install 'shaped-attention[trained]' installs it"
+        expected += "; pip install 'shaped-attention[trained]' installs transformers"
     assert str(info.value) == expected

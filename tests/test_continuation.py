@@ -83,7 +83,7 @@ def test_every_chunk_goes_on_from_its_own_state(sampler):
 
 def test_what_cannot_be_continued():
     with pytest.raises(
-        ValueError, match=r"^result must have its state \(made with keep_state=True\)"
+        ValueError, match=r"^result must hold its last state, which keep_state=True saves"
     ):
         sa.continue_run(chain(LAYERS["attention"]), depth=20)
     kept = chain(LAYERS["attention"], keep_state=True)

@@ -321,7 +321,7 @@ RISING = sa.Schedule([(0.0, 0.2), (1.0, 0.6)])
 def test_the_drift_of_a_schedule_needs_a_depth(block):
     """Also of one in a tuple."""
     for function in (sa.drift, sa.diffusion):
-        with pytest.raises(ValueError, match=r"^at must be given, a relative depth in"):
+        with pytest.raises(ValueError, match=r"^at, a relative depth in .0, 1., must be given"):
             function(block, V0)
 
 

@@ -224,8 +224,11 @@ def test_a_few_samples_without_the_atom_have_no_curve():
         ({"bins": 3, "bandwidth": 0.1}, r"bins and bandwidth cannot be used together"),
         ({"bandwidth": "scot"}, r"bandwidth must be .* got 'scot' \(did you mean 'scott'\?\)"),
         ({"bandwidth": 0}, "bandwidth must be positive and finite; got 0"),
-        ({"bandwidth": 3.0}, "bandwidth must be at most 2, the support's length; got 3.0"),
-        ({"support": (0, 1)}, r"support must be an interval with all values, .-0.9.*; got"),
+        ({"bandwidth": 3.0}, "bandwidth must be at most 2, the length of the support; got 3.0"),
+        (
+            {"support": (0, 1)},
+            r"support must be an interval that contains all values, .-0.9.*; got",
+        ),
         ({"support": (1, 0)}, r"support must be two numbers, the smaller first; got \(1, 0\)"),
         ({"window": (-2.0, 1.0)}, r"window must be finite and inside \(-1, 1\); got \(-2.0, 1.0\)"),
         ({"points": 1}, "points must be an integer >= 2; got 1"),

@@ -87,7 +87,10 @@ def test_chunks_are_smaller_once_where_memory_is_full(
     with caplog.at_level(logging.WARNING, logger="shaped_attention"):
         assert run().equals(expected)
     assert set(memory.asked) >= {64, 8}
-    assert "the memory of cpu is full; now in chunks of 8 samples (before: 64)" in caplog.text
+    assert (
+        "the memory of cpu is full; the run goes on in chunks of 8 samples instead of 64"
+        in caplog.text
+    )
     # Only once: then it is the caller's to choose.
     monkeypatch.setattr(loop, "starting_paths", FullMemory(7))
     with pytest.raises(

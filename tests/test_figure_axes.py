@@ -267,7 +267,7 @@ def test_the_message_names_the_panels():
     message = "ax must have one Axes for each of log V[0,0], rho[0,1], log det V; got 2"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         plots.densities(results(), ax=some)
-    with pytest.raises(ValueError, match=r"^ax must be Axes of matplotlib; got 3"):
+    with pytest.raises(ValueError, match=r"^ax must be matplotlib Axes; got 3"):
         plots.densities(results(), ax=3)
 
 

@@ -257,7 +257,7 @@ def test_bad_input():
     block = sa.ShapedAttention(0.5)
     with pytest.raises(ValueError, match="loss must be 'readout', 'quadratic', 'cross-entropy:K'"):
         sa.gradient_norms(block, TWO_EQUAL, loss="cross-entropy:1", **run)
-    with pytest.raises(ValueError, match="depends on f in torch"):
+    with pytest.raises(ValueError, match="computed from f in torch"):
         sa.gradient_norms(block, TWO_EQUAL, loss=lambda f: 1.0, **run)
     with pytest.raises(ValueError, match="fewer layers or hidden units need less"):
         sa.gradient_norms(block, TWO_EQUAL, memory=1000, **run)

@@ -214,8 +214,8 @@ def test_more_results_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     run: dict[str, Any] = {"width": 16, "depth": 4, "save_every": 1, "progress": False}
     with pytest.raises(
         ValueError,
-        match=r"^samples must be at most 1618 for the 0.000977 GiB of this machine, since keep='V' "
-        r"at 5 times takes 648 bytes a sample; got 1619$",
+        match=r"^samples must be at most 1618 in this machine's 0.000977 GiB of memory, since "
+        r"keep='V' at 5 times takes 648 bytes a sample; got 1619$",
     ):
         sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), samples=1619, **run)
     kept = sa.simulate_chain(

@@ -89,7 +89,7 @@ def test_masks_inside_norms_and_parallel_branches_are_found():
         (sa.equicorrelated, "result must be a Dataset; got <function"),
         (
             xr.Dataset({"x": 1.0}),
-            "result must be a Dataset of simulate_model, with positions; got a Dataset",
+            "result must be a Dataset from simulate_model, with positions; got a Dataset",
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_what_is_no_result_of_a_model_is_refused(result, message):
 
 def test_errors_name_the_call_that_made_a_result():
     law = simulated(GPT2)
-    message = "summary must be a Dataset of model_summary; got a result of simulate_model; call "
+    message = "summary must be a Dataset from model_summary; got a result of simulate_model; call "
     with pytest.raises(ValueError, match=f"^{message}model_summary on it$"):
         verdict(law)
     chain = sa.simulate_chain(sa.ShapedMLP(0.3), [[1.0]], width=8, depth=1, samples=2)

@@ -253,7 +253,7 @@ ALLOWED = "tokens must be a number of tokens, a list of token numbers .* or a co
         (LLAMA, 0, "tokens must be an integer >= 1; got 0"),
         (LLAMA, [0.5, 1.0], ALLOWED + r"\[0.5, 1.0\]"),
         (LLAMA, [], ALLOWED + r"\[\]"),
-        (PADDED, [0, 1], "tokens must be ids without that of padding, .*; got 0"),
+        (PADDED, [0, 1], "tokens must be ids other than that of padding, .*; got 0"),
         (GPT2, 65, r"tokens must be at most 64, the number of positions .* n_positions\); got 65"),
         (
             LLAMA,

@@ -263,7 +263,7 @@ def test_executors_agree(name, monkeypatch):
                 horizon=0.1,
                 samples=1,
             ),
-            r"layer has gamma=0 at depth 0, where its variances do not relax",
+            r"layer has gamma=0 at depth 0, so that its variances do not relax",
         ),
         (
             lambda: sa.drift(Normalised(BiasedAttention(0.5, 1.0, np.eye(3))), R0),

@@ -147,7 +147,9 @@ def test_refused_results() -> None:
     data = result([0.0, 0.5], [math.inf, math.inf])
     with pytest.raises(ValueError, match=r"time must be one of .*\[0, 0\.5\]; got 0\.49"):
         observables_of(data, 0.49)
-    with pytest.raises(ValueError, match=r"result must be an xarray.Dataset of a sampler; got {}"):
+    with pytest.raises(
+        ValueError, match=r"result must be an xarray.Dataset from a sampler; got {}"
+    ):
         observables_of({}, 0.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"result must have V .*; it lacks V$"):
         observables_of(data.drop_vars("V"), 0.5)

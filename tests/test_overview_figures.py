@@ -90,7 +90,9 @@ def test_measured_times_are_those_of_the_file(tmp_path):
     np.testing.assert_allclose(times.sel(sampler="sde"), [10e-6, 10e-6])
     for content in ("[]", "{}", "no json", json.dumps({"times": [{"sampler": "sde"}]})):
         (tmp_path / "wrong.json").write_text(content, encoding="utf-8")
-        with pytest.raises(ValueError, match=r"^measurements must be a file of benchmarks.widths;"):
+        with pytest.raises(
+            ValueError, match=r"^measurements must be a file from benchmarks.widths;"
+        ):
             figure_speed(str(tmp_path / "wrong.json"))
 
 

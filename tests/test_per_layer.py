@@ -67,7 +67,7 @@ def test_lists_without_two_periods_are_refused(types, depth):
     """Windows that begin at some layer, in the first and the last layer, or in 3 layers alone."""
     config = configuration("gemma2", len(types)) | {"layer_types": types}
     message = (
-        rf"^config has layer_types for {len(types)} layers, which do not repeat a pattern, and "
+        rf"^config has layer_types for {len(types)} layers, without a repeated pattern, but "
         rf"num_hidden_layers={depth}; give layer_types for {depth} layers, or layer_types=None "
         r"\(null\) for the family's default$"
     )

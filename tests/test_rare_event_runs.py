@@ -122,7 +122,7 @@ def test_the_store_of_another_call_is_refused(tmp_path):
     with pytest.raises(ValueError, match="store must be a file, not a folder; got"):
         sa.rare_event(**COMMON, **CHAIN, store=tmp_path)
     store.write_text("something")
-    with pytest.raises(ValueError, match="store must be a file of rare_event, or a new one; got"):
+    with pytest.raises(ValueError, match="store must be a file from rare_event, or a new one; got"):
         sa.rare_event(**COMMON, **CHAIN, store=store)
     assert store.read_text() == "something"
 

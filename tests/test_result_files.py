@@ -28,7 +28,7 @@ def test_places_that_cannot_be_written(suffix, tmp_path):
     (tmp_path / "file").write_text("kept")
     before = contents(tmp_path)
     for path in (tmp_path / "file" / f"a{suffix}", tmp_path / "file" / "b" / f"a{suffix}"):
-        with pytest.raises(ValueError, match=rf"^path='{path}': cannot be written \(Not a dir"):
+        with pytest.raises(ValueError, match=rf"^path='{path}' cannot be written \(Not a dir"):
             sa.save(chain(LAYER), path)
     with pytest.raises(ValueError, match=r"cannot be written \(File name too long\)$"):
         sa.save(chain(LAYER), tmp_path / f"{'a' * 300}{suffix}")
@@ -90,7 +90,7 @@ def test_no_half_written_file_is_left(suffix, existing, error, raised, tmp_path,
         sa.save(result, path)
     if raised is ValueError:
         reason = error.strerror or "HDF5 says"
-        assert str(caught.value) == f"path='{path}': cannot be written ({reason})"
+        assert str(caught.value) == f"path='{path}' cannot be written ({reason})"
     assert contents(tmp_path) == before
 
 

@@ -140,7 +140,7 @@ def test_old_configurations_of_families_with_types_are_read_as_by_the_library(fa
 @pytest.mark.parametrize("family", BY_TYPE)
 def test_an_old_type_that_the_library_ignores_is_refused(family):
     scaling = {"type": "linear", "factor": 4.0}
-    message = "^config.rope_scaling names its type 'linear' as type, which .* ignores .* rope_type$"
+    message = "^config.rope_scaling gives its type 'linear' under .* ignores .* rope_type$"
     with pytest.raises(ValueError, match=message):
         sa.model_from_config(old_config(family, rope_scaling=scaling))
 

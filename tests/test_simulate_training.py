@@ -247,7 +247,7 @@ def test_rows_are_the_exact_chain(name):
 
 REFUSED = [
     ({"targets": [0.0, 1.0, 0.0, 1.0], "classes": 2}, "targets must be integers, since classes=2"),
-    ({"targets": ["a", "b", "a", "b"]}, "targets must be classes from 0, or real numbers"),
+    ({"targets": ["a", "b", "a", "b"]}, "targets must be classes 0, 1, ..., or real numbers"),
     ({"chunk": 0}, "chunk must be an integer >= 1; got 0"),
     ({"classes": 1}, "classes must be an integer >= 2; got 1"),
 ]

@@ -309,7 +309,7 @@ def flow(attention, start=START):
         ),
         (
             lambda: sphere_network(TokenAttention(1.0), START, 1.0, 1, sigma=0.1),
-            "sigma must be 0 unless a SphereAttention",
+            "sigma must be 0 unless attention is a SphereAttention",
         ),
     ],
 )

@@ -134,7 +134,7 @@ def test_bad_arguments(results):
         with pytest.raises(ValueError, match=r"^results must be a result, a list of results"):
             plots.trajectories(empty)
     with pytest.raises(
-        ValueError, match=r"^results\[1\] must be an xarray.Dataset of a sampler; got 1"
+        ValueError, match=r"^results\[1\] must be an xarray.Dataset from a sampler; got 1"
     ):
         plots.trajectories([results["SDE"], 1])
     for function in (plots.trajectories, plots.densities):

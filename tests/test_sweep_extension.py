@@ -163,7 +163,7 @@ REFUSED = {
     "range": ({"axes": {"gamma": [1.5]}},
               "gamma must be in [0, 1]; got 1.5 (first at gamma=1.5)"),
     "units": ({"samples": 10**7}, "block=8 makes 5000000 units (2 cells, 2 samplers, 1250000 "
-              "blocks); at most 1000000 are possible, with a larger block, fewer samples or fewer "
+              "blocks); at most 1000000 are possible; use a larger block, fewer samples or fewer "
               "cells"),
 }  # fmt: skip
 
@@ -208,7 +208,9 @@ def test_a_dataset_opened_before_is_refused(tmp_path, monkeypatch):
     resume_sweep(path, progress=False)
     for data in (old, full, full.isel(gamma=[0]), full.load()):
         for function in (sweep_summary, sweep_distances):
-            with pytest.raises(ValueError, match=f"at {path} was extended since it was opened"):
+            with pytest.raises(
+                ValueError, match=f"at {path} has been extended since it was opened"
+            ):
                 function(data)
     assert int(sweep_summary(open_sweep(path))["samples"].sum()) == 4 * 40
 

@@ -54,7 +54,7 @@ CASES = {
     "observable": ({"names": ("rho[0,7]",)}, r"observables: 'rho\[0,7\]' is not one.*log trace"),
     "of some cells": (
         {**fixed(tokens=None), "axes": {"tokens": [2, 3]}, "names": ("rho[0,2]",)},
-        r"observables: 'rho\[0,2\]' is not one that all cells have",
+        r"observables: 'rho\[0,2\]' is not among those that all cells have",
     ),
     "target": ({"target": Target("rho", 0.1)}, "target.observable must be one of .* got 'rho'"),
     "level": ({"target": Target("stopped", 0.1, level=2.0)}, r"target.level must be in \(0, 1\)"),

@@ -313,6 +313,6 @@ def test_rerun_names_versions_that_differ():
         assert sa.rerun(result).identical(result)
     older = result.assign_attrs(versions=result.attrs["versions"].replace("2.13", "2.12"))
     assert older.attrs["versions"] != result.attrs["versions"], "the pinned version of torch"
-    with pytest.warns(UserWarning, match=r"versions differ from the record \(torch 2.12"):
+    with pytest.warns(UserWarning, match=r"versions differ from those in the record \(torch 2.12"):
         again = sa.rerun(older)
     assert np.array_equal(again["V"], result["V"])

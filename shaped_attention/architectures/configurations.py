@@ -11,7 +11,7 @@ from typing import Any
 from shaped_attention.checks import argument_error, did_you_mean
 
 _SHIPPED = Path(__file__).parent.parent / "data" / "models"
-_SOURCE = "a configuration with to_dict, a dict, a config.json or a folder with one"
+_SOURCE = "a configuration with to_dict, a dict, a config.json, or a folder that contains one"
 
 
 def shipped_configurations() -> list[str]:
@@ -76,7 +76,9 @@ def _file_of(config: str | os.PathLike[str], argument: str) -> Path:
         raise FileNotFoundError(f"{argument}={text!r} does not exist; it must be a config.json")
     if text.count("/") == 1:
         missing = importlib.util.find_spec("transformers") is None
-        install = "; pip install 'shaped-attention[trained]' installs it" if missing else ""
+        install = (
+            "; pip install 'shaped-attention[trained]' installs transformers" if missing else ""
+        )
         raise FileNotFoundError(
             f"{argument}={text!r} is not a folder, and nothing is downloaded; pass the object "
             f"transformers.AutoConfig.from_pretrained({text!r}){install}"

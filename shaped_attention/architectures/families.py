@@ -169,8 +169,9 @@ def _modernbert(fields: Fields, sizes: Sizes) -> Details:
     cutoff = fields.number("initializer_cutoff_factor", 3.0)  # the library's value for None
     std = sizes.std * float(truncnorm.std(-cutoff, cutoff))
     truncated = (
-        f"weights are truncated normal, from -{cutoff:g} to {cutoff:g} standard deviations "
-        f"{sizes.std:g}; Gaussian weights with the standard deviation {std:.4g} have their variance"
+        f"weights follow a normal law of standard deviation {sizes.std:g}, truncated at "
+        f"{cutoff:g} standard deviations; Gaussian weights of standard deviation {std:.4g} have "
+        "the same variance"
     )
     last = std / math.sqrt(2.0 * sizes.depth)
     return Details(std=std, last_std=last, approximations=(truncated,))

@@ -170,11 +170,11 @@ class Family:
         width, heads = fields.count(*WIDTHS), fields.count(*HEADS)
         keys = None if self.kv_heads is None else self.kv_heads(fields, heads)
         if keys is not None and heads % keys:
-            what = f"a multiple of {keys}, the number of heads of keys and values"
+            what = f"a multiple of {keys}, the number of key and value heads"
             raise field_error(fields.known_as(*HEADS), what, heads)
         named = self.head_size and fields.get("head_dim") is not None
         if not named and width % heads:
-            without = " where there is no head_dim" if self.head_size else ""
+            without = " unless head_dim is given" if self.head_size else ""
             what = f"a divisor of {fields.known_as(*WIDTHS)}={width}{without}"
             raise field_error(fields.known_as(*HEADS), what, heads)
         size = fields.count("head_dim") if named else width // heads

@@ -90,7 +90,7 @@ class Fields:
         if value is None:
             others = [x for x in self.values if x not in self._read | self._harmless]
             near = get_close_matches(name, others, n=1, cutoff=0.75)
-            guess = f" (is it {near[0]!r}?)" if near else ""
+            guess = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"config has no field {name}, which must be {requirement}{guess}")
         return value
 

@@ -81,7 +81,7 @@ def model_summary(result: xr.Dataset) -> xr.Dataset:
         If `result` is not a result of `simulate_model`, or does not hold what is needed.
     """
     if "position" not in getattr(result, "dims", ()):
-        raise argument_error("result", "a Dataset of simulate_model, with positions", result)
+        raise argument_error("result", "a Dataset from simulate_model, with positions", result)
     numbers = _numbers(result)
     variables = {
         name: (("position", "level"), _quantiles(numbers[..., k]))

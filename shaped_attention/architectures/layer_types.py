@@ -41,13 +41,13 @@ def types_of(fields: Fields, depth: int, default: list[str]) -> list[str]:
     _check_length("layer_types", types, depth)
     for kind in types:
         if kind not in (FULL, SLIDING):
-            raise field_error("layer_types", f"a list of {FULL!r} and {SLIDING!r}", kind)
+            raise field_error("layer_types", f"a list with entries {FULL!r} or {SLIDING!r}", kind)
     return types
 
 
 def _check_length(name: str, entries: list[T], depth: int) -> None:
     if len(entries) != depth:
-        requirement = f"a list with an entry for each of {depth} layers, or None for the default"
+        requirement = f"a list of {depth} entries, one for each layer, or None for the default"
         raise field_error(name, requirement, entries)
 
 

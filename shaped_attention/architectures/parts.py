@@ -87,8 +87,8 @@ def mlp(
     """Return an MLP whose first and last weights have the standard deviations `std`, `out_std`."""
     inner = std * math.sqrt(width)
     if not 1e-6 <= inner <= 100.0:
-        what = "such that the inputs of hidden units have standard deviations in [1e-06, 100]"
-        raise field_error("initializer_range", f"{what} for width {width}", inner)
+        what = "such that the inputs of the hidden units have a standard deviation in [1e-06, 100]"
+        raise field_error("initializer_range", f"{what} at width {width}", inner)
     unit = ShapedMLP(
         1.0, activation=activation, hidden=hidden, gated=gated, input_scale=inner, skip=1.0
     )

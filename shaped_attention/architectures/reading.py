@@ -102,7 +102,7 @@ def _text_part(values: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
     if family not in _WRAPPERS:
         raise ValueError(
             f"config has model_type={family!r} around a text_config, which is not covered; its "
-            "text_config may be, as a configuration by itself"
+            "text_config may be: pass it as a configuration of its own"
         )
     # Old files of Gemma 3 leave out what is the library's default.
     inner = {"model_type": "gemma3_text"} | inner if family == "gemma3" else dict(inner)
@@ -132,7 +132,7 @@ def _at_new_depth(
         pattern = shortest(entries)
         if 2 * len(pattern) > old:
             raise ValueError(
-                f"config has {field} for {old} layers, which do not repeat a pattern, and "
+                f"config has {field} for {old} layers, without a repeated pattern, but "
                 f"{name}={new}; give {field} for {new} layers, or {field}=None (null) for the "
                 "family's default"
             )

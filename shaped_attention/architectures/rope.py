@@ -82,13 +82,13 @@ def rope_of(
     old = named.values.get("type") or "default"
     if by_type and not named.nested and old != "default" and named.values.get("rope_type") is None:
         raise ValueError(
-            f"config.{named.field} names its type {old!r} as type, which the library ignores in "
-            "families with parameters for each type of layers; they read rope_type"
+            f"config.{named.field} gives its type {old!r} under the key type, which the library "
+            "ignores in families with parameters for each type of layer; these read rope_type"
         )
     theta = _one_of(fields, named, "rope_theta", base)
     part = _one_of(fields, named, "partial_rotary_factor", 1.0 if share is None else share)
     if part > 1.0 or (part != 1.0 and share is None):
-        allowed = "1, for whole heads" if share is None else "in (0, 1]"
+        allowed = "1, so that whole heads are rotated" if share is None else "in (0, 1]"
         raise field_error("partial_rotary_factor", allowed, part)
     rotated = int(size * part)
     if rotated % 2 or rotated < 2:
@@ -149,7 +149,9 @@ def _agreeing(fields: Fields, named: _Named, key: str, *, top: bool = True) -> A
     """Return a value among the parameters, which it leaves, or at the top level."""
     inner, outer = named.values.pop(key, None), fields.get(key) if top else None
     if inner is not None and outer is not None and inner != outer:
-        raise field_error(f"{named.field}.{key}", f"config.{key}={outer!r}, if both exist", inner)
+        raise field_error(
+            f"{named.field}.{key}", f"config.{key}={outer!r}, if both are given", inner
+        )
     return outer if inner is None else inner
 
 
@@ -166,7 +168,7 @@ def _scaled(fields: Fields, named: _Named, base: float, size: int) -> Rope:
     options = _checked(named, how)
     if how == "yarn":
         if named.nested and not options.get("truncate", True):
-            what = "true for a type of layers, as the library takes it"
+            what = "true in parameters for a type of layer, where the library assumes it"
             raise field_error(f"{named.field}.truncate", what, value=False)
         return _yarn(base, size, options)
     if how == "longrope":

@@ -112,7 +112,7 @@ def simulate_model(
     if known.approximations and not accept_approximation:
         raise ValueError(
             f"the initialisation of {known} is not Gaussian ({'; '.join(known.approximations)}); "
-            "accept_approximation=True runs it with Gaussian weights of the same variance"
+            "accept_approximation=True runs the model with Gaussian weights of the same variance"
         )
     check_chain(known.layer)
     if entropy:

@@ -80,7 +80,7 @@ def checked_ids(embedding: Embedding, tokens: Any) -> NDArray[np.int64]:
     zero = np.isin(ids, embedding.zero_ids)
     placed = embedding.position_std > 0.0 and not embedding.zero_positions
     if zero.any() and not placed and embedding.common_std == 0.0:
-        what = "ids without that of padding, whose embedding is a row of zeros"
+        what = "ids other than that of padding, whose embedding is a row of zeros"
         raise argument_error("tokens", what, int(ids[zero][0]))
     return ids.astype(np.int64)
 

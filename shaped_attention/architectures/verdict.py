@@ -104,7 +104,7 @@ def shown_layers(depth: int, every: int | None = None) -> list[int]:
 
 def _check_summary(summary: object) -> None:
     if not isinstance(summary, xr.Dataset) or "level" not in summary.dims:
-        error = argument_error("summary", "a Dataset of model_summary", summary)
+        error = argument_error("summary", "a Dataset from model_summary", summary)
         if "position" in getattr(summary, "dims", ()):
             raise ValueError(f"{error}; call model_summary on it")
         raise error

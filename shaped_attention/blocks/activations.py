@@ -90,7 +90,7 @@ def _imported(name: str) -> Activation:
         check_activation(graph, [entry.node], function(entry).value().node)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ValueError(
-            f"activation must be a function of a matrix in the primitives of "
+            f"activation must be a function of a matrix written in the primitives of "
             f"shaped_attention.numerics.primitives; got {name!r} ({error})"
         ) from None
     return function
@@ -195,7 +195,7 @@ def check_shape(block: Any) -> None:
         block,
         ("gated", isinstance(block.gated, bool), "True or False"),
         ("hidden_ratio", block.hidden is None or block.hidden_ratio == 1.0, "1 if hidden is given"),
-        ("gated", not (shaped_relu and block.gated), "False for 'relu' (not for 'plain_relu')"),
+        ("gated", not (shaped_relu and block.gated), "False for 'relu' (only 'plain_relu' can be)"),
         ("scale", not shaped_relu or scale is None, "None for 'relu' (it has c_plus and c_minus)"),
         *((x, shaped_relu or same, "the default unless activation='relu'") for x, same in slopes),
         (
@@ -216,7 +216,10 @@ def check_shape(block: Any) -> None:
         smooth = f"a function that is smooth at {at:g}, if it has a scale"
         _check(block, ("activation", is_smooth(function, at), smooth))
         zero, first, *_ = derivatives(function, at)
-        divided = f"a number where {block.activation} is not 0, by which a shaped gate is divided"
+        divided = (
+            f"a number at which {block.activation} is not 0, since a shaped gate is divided by its "
+            "value there"
+        )
         _check(
             block,
             ("gate_bias", not block.gated or zero != 0.0, divided),

@@ -196,10 +196,10 @@ def attention_limit(block: AttentionFields) -> Limit | str:
             "(scaled_temperature=False)"
         )
     if is_per_head(block.scores.position_bias, block.heads):
-        return "it is not derived for heads with different position biases (position_bias)"
+        return "none is derived for heads with different position biases (position_bias)"
     if rope is not None and rope.changed.keys() & _NOT_DERIVED:
         return (
-            "it is not derived for rotations with a factor or for a bounded number of tokens "
+            "none is derived for rotations with a factor or for a bounded number of tokens "
             f"(rope={rope!r})"
         )
     if rope is not None and rope.base is not None and size is None:
@@ -210,12 +210,12 @@ def attention_limit(block: AttentionFields) -> Limit | str:
     sizes = _normed_sizes(block, size)
     if sizes is not None and min(sizes) < SMALLEST_NORMED:
         return (
-            f"QK-norm has no limit here over {min(sizes)} columns, fewer than {SMALLEST_NORMED} "
+            f"none is derived for QK-norm over {min(sizes)} columns, fewer than {SMALLEST_NORMED} "
             "(key_size, head_size)"
         )
     if sizes is not None and norm is not None and norm.eps > 0.0:
         return (
-            f"with qk_norm_eps={norm.eps!r} it is derived for keys whose size grows with "
+            f"with qk_norm_eps={norm.eps!r} one is derived only for keys whose size grows with "
             f"the width, not for {size} columns (key_size, head_size)"
         )
     angles = rope.turning if rope is not None and rope.share > 0.0 else None

@@ -198,8 +198,8 @@ class ShapedMLP(Block):
             return "its activation has no scale, so that a layer changes V by order 1, not 1/n"
         if self.hidden is not None:
             return (
-                "its number of hidden units does not grow with the width; hidden_ratio, instead "
-                "of hidden, has a limit"
+                "its number of hidden units does not grow with the width; with hidden_ratio "
+                "instead of hidden there is a limit"
             )
         if self.gamma == 0.0 or (shaped_relu and self.c_plus == self.c_minus):
             return HiddenLimit(self.hidden_ratio)

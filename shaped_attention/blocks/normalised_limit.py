@@ -191,7 +191,7 @@ def starting_covariance(
     if norms[0][0].relaxes:
         weights = [norm.weights(at_depth(block, 0.0)) for norm, block in norms]
         if all(square == 0.0 for _, square in weights):
-            raise ValueError("layer has gamma=0 at depth 0, where its variances do not relax")
+            raise ValueError("layer has gamma=0 at depth 0, so that its variances do not relax")
         for _ in range(_MOST_LAYERS):
             previous = v
             for skip, gamma in weights:

@@ -123,8 +123,8 @@ class Parallel(Block):
                 total = sum(at_depth(block, depth).gamma ** 2 for block in self.blocks)
                 if total > 1.0 + _ROUNDING:
                     raise ValueError(
-                        "blocks must have squares gamma^2 that add up to at most 1 without a skip "
-                        f"weight; got {total:.6g}"
+                        "blocks must have weights gamma whose squares add up to at most 1 if no "
+                        f"skip weight is given; got {total:.6g}"
                     )
 
     @property

@@ -159,7 +159,7 @@ def checked_bias(bias: Any, heads: int) -> Bias:
         return None
     if isinstance(bias, str):
         if not _ALIBI.fullmatch(bias):
-            kinds = "'alibi', 'alibi:S' with a factor S of the slopes, or an array"
+            kinds = "'alibi', 'alibi:S' with a factor S for the slopes, or an array"
             raise argument_error("position_bias", kinds, bias)
         return bias
     array = real_array(bias, "position_bias")

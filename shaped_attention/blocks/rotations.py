@@ -164,7 +164,7 @@ class Rope:
     def __post_init__(self) -> None:
         plain_fields(self)
         if (self.base is None) == (self.angles is None):
-            raise ValueError(f"Rope needs a base or angles, one of the two; got {self!r}")
+            raise ValueError(f"Rope needs either a base or angles, not both; got {self!r}")
         for name in ("base", "angles", "long_angles"):
             object.__setattr__(self, name, _turning(getattr(self, name), f"rope {name}"))
         check_fraction("rope share", self.share)
@@ -231,7 +231,9 @@ class Rope:
         rotated = round(self.share * size)
         if not math.isclose(rotated, self.share * size, rel_tol=1e-9, abs_tol=1e-9) or rotated % 2:
             raise argument_error(
-                "rope share", f"a share of {size} columns that is an even number", self.share
+                "rope share",
+                f"such that an even number of the {size} columns is rotated",
+                self.share,
             )
         turning = self.turning_at(tokens)
         if isinstance(turning, float):

@@ -190,7 +190,7 @@ class Panels:
 def _checked(ax: Any, names: Sequence[str]) -> list[Axes]:
     axes = [ax] if isinstance(ax, Axes) else list(np.asarray(ax, dtype=object).ravel())
     if not all(isinstance(axis, Axes) for axis in axes):
-        raise argument_error("ax", "Axes of matplotlib", ax)
+        raise argument_error("ax", "matplotlib Axes", ax)
     if len(axes) != len(names):
         raise ValueError(f"ax must have one Axes for each of {', '.join(names)}; got {len(axes)}")
     return axes

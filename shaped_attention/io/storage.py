@@ -41,7 +41,7 @@ def written(path: str | Path) -> Iterator[Path]:
             else:
                 _put_file(draft, target)
     except (OSError, TypeError, ValueError) as error:
-        raise ValueError(f"path={str(path)!r}: cannot be written ({reason(error)})") from error
+        raise ValueError(f"path={str(path)!r} cannot be written ({reason(error)})") from error
 
 
 def write_durably(target: Path, data: bytes) -> None:
@@ -86,7 +86,7 @@ def check_writable(folder: str | Path, name: str) -> None:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        raise ValueError(f"{name}={str(folder)!r}: cannot be written ({reason(error)})") from error
+        raise ValueError(f"{name}={str(folder)!r} cannot be written ({reason(error)})") from error
 
 
 def reason(error: Exception) -> str:

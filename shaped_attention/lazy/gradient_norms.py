@@ -200,6 +200,6 @@ def checked_loss(value: Any, samples: int) -> Tensor:
     if not isinstance(value, Tensor) or value.shape != (samples,) or not value.requires_grad:
         shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(
-            f"loss must return a tensor ({samples},) that depends on f in torch; got {shape}"
+            f"loss must return a tensor ({samples},) computed from f in torch; got {shape}"
         )
     return value

@@ -123,7 +123,7 @@ def lyapunov(
     if not np.isfinite(logs).all():
         raise FloatingPointError(
             "the tangents are linearly dependent at the end, up to rounding; fewer exponents or a "
-            "smaller depth would keep them apart"
+            "smaller depth would keep them independent"
         )
     return xr.Dataset(
         {

@@ -245,7 +245,9 @@ def check_rates(rates: Any) -> None:
         return
     for name, rate in rates.items():
         if not isinstance(name, str):
-            raise argument_error("lr", "a number, or numbers by names of parameters", rates)
+            raise argument_error(
+                "lr", "a number, or a mapping from names of parameters to numbers", rates
+            )
         check_nonnegative(f"lr[{name!r}]", rate)
 
 

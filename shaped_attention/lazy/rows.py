@@ -50,7 +50,7 @@ class Rows(Coordinates):
             raise AttributeError(f"{kind!r} object has no attribute {name!r}")
         raise AttributeError(
             f"rows have no {name}, since most of their entries are never drawn; "
-            f"x.entries().{name} has them all"
+            f"use x.entries().{name}, which draws them all"
         )
 
     def __getitem__(self, index: Any) -> Rows:
@@ -119,7 +119,7 @@ class Rows(Coordinates):
         if isinstance(column, Tensor) and column.dim() >= 2 and column.shape[-1] != 1:
             raise ValueError(
                 "only rows, or one number per row, can be added to rows; got shape "
-                f"{tuple(column.shape)}; make rows of it (Space.rows)"
+                f"{tuple(column.shape)}; Space.rows makes rows of a tensor"
             )
         one = Rows(self.space, tuple(s.ones() * s.n**0.5 for s in self.space))
         if not isinstance(column, Tensor):

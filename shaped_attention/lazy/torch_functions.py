@@ -48,7 +48,7 @@ def _together(rows: Any, dim: int = 0) -> Any:
     for x in rows:
         if not isinstance(x, Coordinates):
             raise ValueError(
-                f"rows are joined with rows only; got {shown(x)}; make rows of it (Space.rows)"
+                f"rows are joined with rows only; got {shown(x)}; Space.rows makes rows of a tensor"
             )
     if dim not in (1, -2):
         return joined(rows, dim)

@@ -193,7 +193,7 @@ def _of_layer(
     """Return the specification, the targets, and what makes networks of a layer."""
     if width is None or depth is None:
         name = "width" if width is None else "depth"
-        raise argument_error(name, "an integer >= 1 for a layer, which has none", None)
+        raise argument_error(name, f"an integer >= 1, since a layer does not fix its {name}", None)
     check_count("width", width)
     check_count("depth", depth)
     spec = specify(
@@ -214,12 +214,14 @@ def _of_model(
     check_choice("model.family", known.family, tuple(NAMES))
     for name, value, its in (("width", width, known.width), ("depth", depth, known.depth)):
         if value not in (None, its):
-            raise argument_error(name, f"None or {its}, that of {known}", value)
+            raise argument_error(name, f"None or {its}, the {name} of {known}", value)
     ids, vocabulary = checked_ids(known.embedding, tokens), known.embedding.vocabulary
     if np.isin(ids, known.embedding.zero_ids).any():
-        raise argument_error("tokens", "ids without that of padding, which is not trained", ids)
+        raise argument_error("tokens", "ids other than that of padding, which is not trained", ids)
     if classes not in (None, vocabulary):
-        raise argument_error("classes", f"None or {vocabulary}, the vocabulary", classes)
+        raise argument_error(
+            "classes", f"None or {vocabulary}, the size of the vocabulary", classes
+        )
     goal, _ = _targets(targets, len(ids), vocabulary)
     spec = specify(
         known.layer, mean_covariance(known.embedding, ids), width=known.width, steps=known.depth,
@@ -233,7 +235,7 @@ def _targets(targets: ArrayLike, tokens: int, classes: int | None) -> tuple[Tens
     """Return targets as a tensor, and the number of outputs."""
     goal = np.asarray(targets)
     if goal.dtype.kind not in "iuf":
-        raise argument_error("targets", "classes from 0, or real numbers", targets)
+        raise argument_error("targets", "classes 0, 1, ..., or real numbers", targets)
     if classes is not None:
         check_count("classes", classes, lowest=2)
     if goal.dtype.kind == "f" and classes is not None:

@@ -127,11 +127,11 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
     if x.ndim != 2 or x.size == 0:
         raise ValueError(f"tokens must be an array (m, n_0) with m, n_0 >= 1; got shape {x.shape}")
     if not np.isfinite(x).all():
-        raise ValueError("tokens must be finite; it has NaN or infinite entries")
+        raise ValueError("tokens must be finite; they have NaN or infinite entries")
     if x.shape[0] > x.shape[1]:
         warnings.warn(
             f"tokens has shape {x.shape}: rows are tokens and columns features, so these are "
-            f"{x.shape[0]} tokens with {x.shape[1]} features each; the array may be transposed",
+            f"{x.shape[0]} tokens with {x.shape[1]} features each; is the array transposed?",
             UserWarning,
             stacklevel=2,
         )
@@ -139,7 +139,7 @@ def covariance_of(tokens: ArrayLike) -> Matrix:
         v = x @ x.T / x.shape[1]
     if not np.isfinite(v).all():
         raise ValueError(
-            "tokens must have entries whose squares do not overflow; it has entries up to "
+            "tokens must have entries whose squares do not overflow; they have entries up to "
             f"{np.abs(x).max():.3g}"
         )
     return v

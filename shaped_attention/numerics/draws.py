@@ -53,7 +53,9 @@ def slot_number(first: int, index: int) -> int:
     rounds, place = divmod(index, SLOTS_PER_BLOCK)
     slot = first + rounds * SLOTS_PER_BLOCK * _BLOCKS + place
     if slot >= _LARGEST_SLOT:
-        raise RuntimeError(f"a block asked for random numbers in slot {index} of one step")
+        raise RuntimeError(
+            f"a block asked for random numbers in slot {index} of one step, beyond the last"
+        )
     return slot
 
 

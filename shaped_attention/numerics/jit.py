@@ -94,7 +94,7 @@ def _survive_full_disks(cache: Any) -> None:
         try:
             save(*arguments)
         except OSError as error:
-            _warn_once(f"a compiled kernel cannot be kept ({error})")
+            _warn_once(f"a compiled kernel cannot be cached ({error})")
 
     cache.save_overload = save_or_warn
 

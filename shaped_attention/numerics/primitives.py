@@ -45,7 +45,7 @@ from shaped_attention.numerics.scalars import is_one
 
 NO_RULE = (
     "hidden units have no exact chain with tangents; simulate_network, gradient_norms and "
-    "lyapunov have their law at finite width, and integrate_sde(..., tangents=) that of the limit"
+    "lyapunov sample their law at finite width, integrate_sde(..., tangents=) that of the limit"
 )
 _ONLY_INCREMENTS = "a limit is driven by Brownian increments only: draw them by numbers.normal"
 

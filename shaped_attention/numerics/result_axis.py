@@ -24,7 +24,7 @@ def check_result(result: object, name: str, *, stops: bool = False) -> None:
     With `stops` it needs stopping times too.
     """
     if not isinstance(result, xr.Dataset):
-        raise argument_error(name, "an xarray.Dataset of a sampler", result)
+        raise argument_error(name, "an xarray.Dataset from a sampler", result)
     axis = axis_of(result)
     needed = ("V", *(("stopping_time",) if stops else ()), axis)
     if "kept" in result.variables and "V" not in result.variables:
@@ -76,7 +76,7 @@ def requested(axis: str, time: float | None, position: int | None) -> float | No
     """
     other, value = ("position", position) if axis == "time" else ("time", time)
     if value is not None:
-        requirement = f"left out of results with the axis {axis} (pass {axis}=)"
+        requirement = f"None for results with the axis {axis} (pass {axis}= instead)"
         raise argument_error(other, requirement, value)
     return time if axis == "time" else position
 

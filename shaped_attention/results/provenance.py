@@ -271,7 +271,8 @@ def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -
     differing = [f"{x} {v}, now {now[x]}" for x, v in then.items() if now.get(x, v) != v]
     if differing:
         warnings.warn(
-            f"versions differ from the record ({'; '.join(differing)}): numbers may differ",
+            f"versions differ from those in the record ({'; '.join(differing)}): numbers may "
+            "differ",
             stacklevel=3,
         )
     # The stored times may be off the new grid; the default replaces them.

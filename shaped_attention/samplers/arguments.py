@@ -77,7 +77,7 @@ class Resumed:
         """
         if "state" not in result:
             raise ValueError(
-                "result must have its state (made with keep_state=True); it has no state"
+                "result must hold its last state, which keep_state=True saves; it has no state"
             )
         if not set(STATE) <= set(result["state"].dims) or checksum(result) != result.attrs.get(
             "state_checksum", checksum(result)
@@ -183,7 +183,7 @@ def saved_steps(
     if wanted.ndim != 1 or wanted.size == 0:
         raise ValueError(f"times must be a non-empty list of numbers; got shape {wanted.shape}")
     if not np.isfinite(wanted).all():
-        raise ValueError("times must be finite; it has NaN or infinite entries")
+        raise ValueError("times must be finite; some are NaN or infinite")
     with np.errstate(over="ignore"):
         index = np.rint(wanted / dt)
     for t, i in zip(wanted, index, strict=True):

@@ -72,8 +72,8 @@ def run_paths(
             raise
     smaller = max(1, size // _SMALLER)
     _log.warning(
-        "%s: the memory of %s is full; now in chunks of %d samples (before: %d)", label,
-        spec.place, smaller, size,
+        "%s: the memory of %s is full; the run goes on in chunks of %d samples instead of %d",
+        label, spec.place, smaller, size,
     )  # fmt: skip
     try:
         return _run_chunks(spec, stepper, label, measures, smaller)
@@ -81,8 +81,8 @@ def run_paths(
         if type(error).__name__ != "OutOfMemoryError":
             raise
         raise MemoryError(
-            f"{label}: the memory of {spec.place} is full with {smaller} samples at a time; wait "
-            "for other programs there, or pass a smaller chunk"
+            f"{label}: the memory of {spec.place} is full even with {smaller} samples at a time; "
+            "wait for other programs there to end, or pass a smaller chunk"
         ) from error
 
 
@@ -200,8 +200,8 @@ def starting_paths(spec: Specification, stepper: Stepper, first: int, count: int
         return Paths(stepper, first, stepper.starting(states))
     if stepper.clock and (resumed.steps_taken is None or resumed.largest_speed is None):
         raise ValueError(
-            "result must be one of integrate_sde by the clock for the clock to continue it; it has "
-            "no steps_taken"
+            "result must come from integrate_sde with method='clock' for the clock to continue it; "
+            "it has no steps_taken"
         )
     return Paths(
         stepper,

@@ -109,9 +109,9 @@ def check_kept(spec: Specification, numbers: int) -> None:
         return
     times = len(spec.saved)
     requirement = (
-        f"at most {memory // bytes_of_one} for the {memory / 2**30:.3g} GiB of this machine, since "
-        f"keep={spec.options.keep!r} at {times} time{'s' * (times > 1)} takes {bytes_of_one} bytes "
-        "a sample"
+        f"at most {memory // bytes_of_one} in this machine's {memory / 2**30:.3g} GiB of memory, "
+        f"since keep={spec.options.keep!r} at {times} time{'s' * (times > 1)} takes "
+        f"{bytes_of_one} bytes a sample"
     )
     raise argument_error("samples", requirement, spec.samples)
 

@@ -118,9 +118,9 @@ def pathwise(
     if stopped and width is None and not limit_of(spec.blocks[0]).normalised:
         warnings.warn(
             f"{stopped} of {samples} paths reached the radius with a fixed step, which is wrong "
-            "near an explosion; their values dominate means and derivatives, and derivatives of "
-            "functionals of stopped paths are not those of their expectations (explosion_law has "
-            "exact ones)",
+            "near an explosion; their values dominate means and derivatives, and the mean of the "
+            "derivatives of a functional of stopped paths is not the derivative of its mean "
+            "(explosion_law has exact derivatives)",
             UserWarning,
             stacklevel=2,
         )

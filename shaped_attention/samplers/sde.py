@@ -115,8 +115,8 @@ def integrate_sde(
         for block in first_order(spec.pattern, spec.tokens):
             warnings.warn(
                 f"method='clock': the limit of {type(block).__name__} has no noise_drift, which is "
-                "derived for up to 64 increments a step, so that steps near an explosion have "
-                "first order; noise_drift and noise_along would give second order",
+                "derived only for up to 64 increments a step, so that steps near an explosion are "
+                "of first order; with noise_drift and noise_along they would be of second order",
                 UserWarning,
                 stacklevel=3,  # the caller of the recorded function
             )
@@ -128,8 +128,8 @@ def integrate_sde(
         advice = (
             "which is wrong near an explosion; use method='clock'"
             if can_explode(spec.pattern, spec.tokens)
-            else "so that when they did is known to a step only; these paths cannot explode, and "
-            "a larger radius does not stop them"
+            else "so that the time is known only to within a step; these paths cannot explode, and "
+            "a larger radius would not stop them"
         )
         warnings.warn(
             f"method={method!r}: {stopped} of {samples} paths reached the radius with a fixed "

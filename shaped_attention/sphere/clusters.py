@@ -135,7 +135,9 @@ def _cosines(gram: Tensor) -> Float[Tensor, "*B N N"]:
     if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
         raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
     if gram.shape[-1] == 0 or not bool(torch.isfinite(gram).all()):
-        raise ValueError("gram must be finite; it is empty or has NaN or infinite entries")
+        raise ValueError(
+            "gram must be finite and not empty; it is empty or has NaN or infinite entries"
+        )
     squares = gram.diagonal(dim1=-2, dim2=-1)
     if bool(((squares - 1.0).abs() < 1e-6).all()):
         return gram

@@ -213,7 +213,7 @@ def _equiangular(
             assert solved.sol is not None
             if not solved.success:
                 raise FloatingPointError(
-                    f"the cosine is not found up to t = {end:g}: {solved.message}"
+                    f"the cosine could not be computed up to t = {end:g}: {solved.message}"
                 )
             inside = (t > first) & (t <= end)
             if inside.any():
@@ -258,5 +258,7 @@ def meeting_time(
 def checked_places(normalise: Normalise) -> Places:
     """Return what is normalised; raise ValueError for None too."""
     if normalise is None:
-        raise argument_error("normalise", "a place, since lengths change the weights", None)
+        raise argument_error(
+            "normalise", "given, since lengths change the weights of attention", None
+        )
     return places_of(normalise)

@@ -125,7 +125,9 @@ def sphere_network(
     # The products layer * step are rounded.
     free = math.ceil(places.until / step - 1e-9) if places.until < math.inf else math.inf
     if sigma > 0.0 and (normalise != "after" or isinstance(attention, TokenAttention)):
-        raise argument_error("sigma", "0 unless a SphereAttention is normalised after it", sigma)
+        raise argument_error(
+            "sigma", "0 unless attention is a SphereAttention and normalise='after'", sigma
+        )
     dimension = start.shape[-1]
     key = stream_key(seed, "sphere", SpherePart.NOISY_NETWORK)
 

@@ -135,7 +135,7 @@ def cell_averages(density: Density, cells: int, rescale: bool = False) -> Array:
         return averages / mass
     if rescale or abs(mass - 1.0) > _MASS_ERROR:
         raise ValueError(
-            f"density must have mass 1, or a positive one with rescale=True; it has {mass:.9g}"
+            f"density must have mass 1, or a positive mass with rescale=True; it has {mass:.9g}"
         )
     return averages
 
@@ -206,7 +206,7 @@ class _Transport:
         steps = math.ceil(time / longest)
         if steps > _MOST_STEPS:
             raise FloatingPointError(
-                f"the mean field needs {steps:.3g} steps and at most {_MOST_STEPS:g} are made; "
+                f"the mean field needs {steps:.3g} steps, but at most {_MOST_STEPS:g} are made; "
                 "choose an earlier time, fewer cells or a smaller beta (USA moves exp(beta) times "
                 "faster)"
             )

@@ -125,7 +125,11 @@ class RandomHeads(Noise):
 
     def kernel(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
         """Raise ValueError: E w R w^T is not known."""
-        raise argument_error("noise", "None or a RandomMLP, so that the mean of S is known", self)
+        raise argument_error(
+            "noise",
+            "None or a RandomMLP here, since the mean kernel of attention is not known",
+            self,
+        )
 
     def columns(self, r: int) -> int:
         """Return the columns of the queries or of all heads side by side, whichever are more."""

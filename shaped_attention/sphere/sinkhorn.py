@@ -52,6 +52,6 @@ def doubly_stochastic(logits: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"
             return left * kernel * right.mT
         left, right = left * of_rows**-_SHARE, right * of_columns**-_SHARE
     raise FloatingPointError(
-        f"doubly stochastic weights have sums that differ from 1 by {float(apart):.1g} after "
+        f"sums of the doubly stochastic weights differ from 1 by {float(apart):.1g} after "
         f"{_MOST_ITERATIONS} iterations; choose a smaller beta"
     )

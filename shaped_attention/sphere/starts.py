@@ -134,7 +134,7 @@ def given_start(tokens: ArrayLike, normalise: bool = False) -> Float[Tensor, "sa
     norms = torch.linalg.vector_norm(vectors, dim=-1)
     if not normalise and bool(((norms - 1.0).abs() > _UNIT).any()):
         raise ValueError(
-            f"tokens must be unit vectors, unless normalise=True; their norms are from "
+            f"tokens must be unit vectors, unless normalise=True; their norms range from "
             f"{norms.min():.9g} to {norms.max():.9g}"
         )
     unit = unit_rows(vectors)

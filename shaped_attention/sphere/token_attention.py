@@ -304,10 +304,12 @@ class TokenAttention(Attention):
             shapes["mlp"] = tuple(_four("mlp", self._perceptron.inner).shape)
         sets, heads, columns = ({shape[axis] for shape in shapes.values()} for axis in (0, 1, 3))
         if max(len(sets - {1}), len(heads - {1}), len(columns)) > 1:
-            raise argument_error("matrices", "of the same samples, heads (or 1) and d", shapes)
+            raise argument_error(
+                "matrices", "of equal numbers of samples, heads (or 1) and columns d", shapes
+            )
         rows = {name: shape[2] for name, shape in shapes.items()}
         if "query" in rows and "key" in rows and rows["query"] != rows["key"]:
-            raise argument_error("query", "a matrix of as many rows as key", shapes)
+            raise argument_error("query", "a matrix with as many rows as key", shapes)
         for name, partner in (("query", "key"), ("key", "query"), ("value", "value")):
             square = partner == name or self._matrices()[partner] is None
             if name in rows and square and rows[name] != shapes[name][3]:

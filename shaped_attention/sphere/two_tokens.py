@@ -152,7 +152,9 @@ def two_tokens(
 def _checked(attention: SphereAttention, dimension: int, sigma: float, cosine: ArrayLike) -> Array:
     """Return the cosines as an array."""
     if attention.causal:
-        raise argument_error("attention", "not causal, or the second token leaves -x", attention)
+        raise argument_error(
+            "attention", "without causal=True, with which the second token leaves -x", attention
+        )
     check_beta(attention.beta, _LARGEST_BETA)
     check_range("dimension", dimension, 2, _STEEPEST)
     check_positive("sigma", sigma)

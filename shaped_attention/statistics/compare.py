@@ -143,7 +143,7 @@ def compare(
     tokens = (first.sizes["row"], second.sizes["row"])
     if tokens[0] != tokens[1]:
         got = f"{tokens[0]} and {tokens[1]}"
-        raise ValueError(f"first and second must have equally many tokens; got {got}")
+        raise ValueError(f"first and second must have the same number of tokens; got {got}")
     for name, size in zip(("first", "second"), sizes, strict=True):
         if size < FEWEST_SAMPLES:
             raise ValueError(f"{name} must have at least {FEWEST_SAMPLES} samples; got {size}")

@@ -229,7 +229,7 @@ def estimate_density(
     slack = _ROUNDING * max(1.0, abs(sample[0]), abs(sample[-1]))
     if sample[0] < low - slack or sample[-1] > high + slack:
         inner = f"[{sample[0]:.6g}, {sample[-1]:.6g}]"
-        raise argument_error("support", f"an interval with all values, {inner}", support)
+        raise argument_error("support", f"an interval that contains all values, {inner}", support)
     total = len(sample)
     sample = np.clip(sample if without is None else sample[sample != without], low, high)
     if window is None:
@@ -330,7 +330,9 @@ def _bandwidth(sample: Floats, bandwidth: float | str, support: Interval) -> flo
         check_positive("bandwidth", bandwidth)
         if bandwidth > support[1] - support[0]:
             longest = f"{support[1] - support[0]:g}"
-            raise argument_error("bandwidth", f"at most {longest}, the support's length", bandwidth)
+            raise argument_error(
+                "bandwidth", f"at most {longest}, the length of the support", bandwidth
+            )
         return float(bandwidth)
     check_choice("bandwidth", bandwidth, RULES)
     deviation = float(sample.std(ddof=1))

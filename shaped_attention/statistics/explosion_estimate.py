@@ -65,7 +65,7 @@ def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Da
         high speed, or `confidence` is outside its range.
     """
     if not isinstance(result, xr.Dataset) or "largest_speed" not in result:
-        raise argument_error("result", "one of integrate_sde by the clock", result)
+        raise argument_error("result", "a result of integrate_sde with method='clock'", result)
     check_inside("confidence", confidence)
     _, arguments = call_of(result)
     radius = float(result.attrs["radius"])

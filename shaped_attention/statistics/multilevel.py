@@ -260,8 +260,8 @@ def expectation(
     if levels[-1].stopped:
         warnings.warn(
             f"{levels[-1].stopped} of {levels[-1].count} paths of the finest level reached the "
-            "radius with fixed steps, so that the error does not fall like the step and the bias "
-            "may be underestimated",
+            "radius with fixed steps, so that the error is not proportional to the step and the "
+            "bias may be underestimated",
             UserWarning,
             stacklevel=3,  # the caller of the recorded function
         )
@@ -278,7 +278,7 @@ def _warn_of_time(levels: list[Level], tolerance: float, budget: int, pace: floa
     if left < _LONG:
         return False
     stopped = max(level.stopped / level.count for level in levels)
-    reason = f", {100.0 * stopped:.2g} % of the paths reach the radius" if stopped else ""
+    reason = f", since {100.0 * stopped:.2g} % of the paths reach the radius" if stopped else ""
     warnings.warn(
         f"tolerance={tolerance!r} takes about {left / 60.0:.0f} minutes or more{reason}; a larger "
         "tolerance or a smaller budget takes less",

@@ -152,12 +152,12 @@ def finished_runs(store: Path, call: dict[str, Any]) -> dict[int, Run]:
     records = read_records(store)
     if not records:
         if store.exists() and store.stat().st_size:
-            raise argument_error("store", "a file of rare_event, or a new one", str(store))
+            raise argument_error("store", "a file from rare_event, or a new one", str(store))
         append_records(store, [{"call": call}])
     stored = records[0].get("call", {}) if records else call
     changed = [x for x in call if canonical(stored.get(x)) != canonical(call[x])]
     if changed:
-        text = f"a new file: this one has the runs of a call with another {changed[0]}"
+        text = f"a new file: this one holds the runs of a call with another {changed[0]}"
         raise argument_error("store", text, str(store))
     runs = {}
     for record in records[1:]:

@@ -211,7 +211,9 @@ def rare_event(
     }
     for name, text in names.items():
         if store is not None and text is not None and "<" in text:
-            raise argument_error(name, "a function of a module, whose name a store can keep", text)
+            raise argument_error(
+                name, "a function defined in a module, so that a store can keep its name", text
+            )
     call = {
             "function": "rare_event", "version": __version__,
             "layer": specification_of(spec.pattern), "v0": spec.v0.tolist(),
@@ -223,7 +225,7 @@ def rare_event(
     study, scale = Study(spec, width, method), scale_of(observable)
     pilots = pilot(study, lambda v: scale.forward(value(v)), score)
     if score is not None and not pilots.varies:
-        varying = "a function that depends on V: it is equal on all paths"
+        varying = "a function that depends on V: its values are equal on all paths"
         raise argument_error("coordinate", varying, names["coordinate"])
     barrier = float(level)
     if method == "clock" and when == "ever":
@@ -253,7 +255,7 @@ def rare_event(
     if estimator != "splitting":
         plain, probed = plain_paths(study, reaction, replicas, runs)
     if estimator == "plain" and plain is None:
-        splitting = "'splitting' or None for an event that is rare, or at any time"
+        splitting = "'splitting' or None if the event is rare or when='ever'"
         raise argument_error("estimator", splitting, estimator)
     file = None if store is None else Path(store)
     known = {} if file is None else finished_runs(file, {**call, "plain": plain})

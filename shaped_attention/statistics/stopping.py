@@ -86,15 +86,17 @@ def exit_times(
         stored = specification(result)
         step = stored["step"] if stored["sampler"] == "sde" else 1.0 / stored["width"]
         if np.diff(result["time"].to_numpy(), prepend=0.0).max() > 1.5 * step:
-            raise ValueError("result has only some of its times; run it with save_every=1")
+            raise ValueError(
+                "result holds only some of the times of its run; repeat the run with save_every=1"
+            )
     v = result["V"].transpose("time", "sample", "row", "col").to_numpy()
     stopped = np.isfinite(result["stopping_time"].to_numpy())
     eigenvalues = np.linalg.eigvalsh(v)
     outside = (eigenvalues[..., 0] < smallest) | (eigenvalues[..., -1] > largest)
     if (stopped & ~outside[-1]).any():
         raise ValueError(
-            f"result has paths that stopped inside the range up to {largest:g}; run it with a "
-            "larger radius"
+            f"result has paths that stopped inside the range up to {largest:g}; repeat the "
+            "run with a larger radius"
         )
     first = np.argmax(outside, axis=0)
     times = result["time"].to_numpy().astype(np.float64)[first]

@@ -276,7 +276,7 @@ def _check_opened(data: xr.Dataset) -> None:
         return
     if (store / "extension.json").exists() or text_digest(store) != data.encoding["sweep"]:
         raise ValueError(
-            f"data: the store at {store} was extended since it was opened; open it again with "
+            f"data: the store at {store} has been extended since it was opened; open it again with "
             "open_sweep"
         )
 

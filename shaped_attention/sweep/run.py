@@ -107,8 +107,8 @@ def run_sweep(
         code = settled_code(store, accept_changed_code)
         if edited := differences(code, code_of(store.sweep.layers, imported=True)):
             raise StoreError(
-                f"{path}: its code changed after this process imported it ({'; '.join(edited)}); "
-                "start a new process"
+                f"{path}: the code of its cells changed after this process imported it "
+                f"({'; '.join(edited)}); start a new process"
             )
         if lost := store.arrays.damaged():
             store.take_out(lost)

@@ -104,7 +104,7 @@ def type_faults(sweep: Grid) -> list[str]:
     unknown = [name for name in table if name not in entries]
     whole = isinstance(target, Target | None) or {"observable", "half_width"} <= set(table)
     if not (unknown or whole):
-        needed = "a table with observable and half_width, and any of level and first"
+        needed = "a table with observable, half_width and, optionally, level and first"
         faults.append(("target", needed, target))
     return [str(argument_error(*fault)) for fault in faults] + [
         f"target.{name} is not an entry of a target; {did_you_mean(name, entries)}"
@@ -206,7 +206,7 @@ def _unit_faults(sweep: Grid) -> list[str]:
     units = cells * len(sweep.samplers) * sweep.blocks
     sentence = (
         f"block={sweep.block!r} makes {units} units ({cells} cells, {len(sweep.samplers)} "
-        f"samplers, {sweep.blocks} blocks); at most {MOST_UNITS} are possible, with a larger "
+        f"samplers, {sweep.blocks} blocks); at most {MOST_UNITS} are possible; use a larger "
         "block, fewer samples or fewer cells"
     )
     return [sentence] if units > MOST_UNITS else []
@@ -287,7 +287,7 @@ def _idle_axes(sweep: Grid, cells: NDArray[np.object_]) -> list[str]:
 def _observable_faults(sweep: Grid) -> list[str]:
     common = common_observables(sweep.tokens)
     faults = [
-        f"observables: {name!r} is not one that all cells have: {common}"
+        f"observables: {name!r} is not among those that all cells have: {common}"
         for name in sweep.names
         if name not in common
     ]

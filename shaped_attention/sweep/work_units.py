@@ -80,7 +80,9 @@ def run_unit(
             if chunk == 1:
                 raise MemoryError(f"{sampler}: one sample does not fit into memory") from error
             chunk = max(1, min(samples, _LARGEST_CHUNK if chunk is None else chunk) // 2)
-            _log.warning("unit %s does not fit into memory; now in chunks of %d", unit, chunk)
+            _log.warning(
+                "unit %s does not fit into memory; it is tried again in chunks of %d", unit, chunk
+            )
 
 
 def _kept(sweep: Sweep, cell: Cell, result: xr.Dataset) -> dict[str, NDArray[Any]]:

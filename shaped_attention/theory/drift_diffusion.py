@@ -115,7 +115,7 @@ def _depth(layer: Layer, at: float | None) -> float:
     """Return the relative depth, which is arbitrary for a layer without schedules."""
     if at is None and any(scheduled(block) for block in blocks_of(layer)):
         raise ValueError(
-            "at must be given, a relative depth in [0, 1], since the layer changes with depth"
+            "at, a relative depth in [0, 1], must be given, since the layer changes with depth"
         )
     return 0.0 if at is None else at
 

@@ -113,8 +113,8 @@ def _record(
     if choose is None and isinstance(model, nn.Module) and layer_names(model):
         if times is not None:
             raise ValueError(
-                "times belong to the modules selected by choose; the layers of a model of the "
-                "transformers library have positions"
+                "times can be given only for modules selected by choose; the layers of a model of "
+                "the transformers library have positions instead"
             )
         return _record_language_model(model, inputs, initial)
     outputs, _ = record_call(model, inputs, choose or _is_shaped_block, initial=initial)
@@ -267,8 +267,8 @@ def _warn_of_dropout(model: nn.Module) -> None:
     rates.append(getattr(model.config, "attention_dropout", None) or 0.0)
     if max(rates) > 0.0:
         warnings.warn(
-            "model is in training mode, with dropout; model.eval() switches it off, as in the law "
-            "at initialisation",
+            "model is in training mode, with dropout, which the law at initialisation does not "
+            "include; model.eval() switches dropout off",
             UserWarning,
             stacklevel=6,
         )

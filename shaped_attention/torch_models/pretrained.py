@@ -42,10 +42,11 @@ def load_pretrained(
     if missing:
         state = f"lacks {', '.join(missing)}" if path.is_dir() else "is not a folder"
         raise FileNotFoundError(
-            f"model={str(folder)!r} {state}; nothing is downloaded. save_pretrained(folder) of a "
-            "model and of its tokenizer writes config.json, model.safetensors and tokenizer.json; "
-            "for ALBERT, as in arXiv 2312.10794, of 'albert/albert-xlarge-v2' by "
-            "transformers.AutoModel.from_pretrained and transformers.AutoTokenizer.from_pretrained"
+            f"model={str(folder)!r} {state}; nothing is downloaded. The methods "
+            "save_pretrained(folder) of a model and of its tokenizer write config.json, "
+            "model.safetensors and tokenizer.json; for ALBERT, as in arXiv 2312.10794, load both "
+            "from 'albert/albert-xlarge-v2' with transformers.AutoModel.from_pretrained and "
+            "transformers.AutoTokenizer.from_pretrained"
         )
     from transformers import AutoModel, AutoTokenizer
 
@@ -62,13 +63,15 @@ def load_pretrained(
     absent = sorted(key for key in loaded["missing_keys"] if not key.startswith("pooler."))
     if absent:
         raise ValueError(
-            f"model={str(folder)!r} has no weights for {absent[0]} and {len(absent) - 1} more of "
-            "its configuration"
+            f"model={str(folder)!r} has no weights for {absent[0]} and {len(absent) - 1} more "
+            "parameters of its configuration"
         )
     if not isinstance(inputs, str):
         return model.eval(), inputs
     tokens = AutoTokenizer.from_pretrained(path, local_files_only=True)(inputs, return_tensors="pt")
     count, most = tokens["input_ids"].shape[-1], model.config.max_position_embeddings
     if count > most:
-        raise argument_error("inputs", f"a text of at most {most} tokens, as positions", count)
+        raise argument_error(
+            "inputs", f"a text of at most {most} tokens, the number of positions", count
+        )
     return model.eval(), tokens

@@ -79,7 +79,7 @@ def record_call(
     def recorder(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             x = output[0] if isinstance(output, tuple) and output else output
-            recorded[name] = _stream(x, f"the output of {name}, which choose chose,")
+            recorded[name] = _stream(x, f"the output of {name}, which choose selected,")
 
         return hook
 
@@ -138,6 +138,6 @@ def stack_outputs(outputs: Sequence[Tensor]) -> Tensor:
 
 
 _UNEQUAL = (
-    "the modules that choose chose do not all return tokens of one shape, that of the input of the "
-    "first if initial=True"
+    "the modules that choose selected do not all return tokens of one shape (with initial=True, "
+    "the shape of the input of the first)"
 )

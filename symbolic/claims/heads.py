@@ -33,7 +33,9 @@ class ExplicitHeads(Block):
         self.fields = [*self.scores, *(self.values if output_projection else [])]
         self.root = Rational(heads) ** HALF
         if output_projection and not self.root.is_Rational:
-            raise ValueError(f"heads={heads}: with an output projection a square is needed")
+            raise ValueError(
+                f"heads must be a square number with an output projection; got {heads}"
+            )
 
     def generators(self, v: Matrix) -> Sequence[Expr]:
         """Return the generators of one head."""

@@ -48,7 +48,9 @@ def figure_speed(measurements: str = SHIPPED) -> xr.Dataset:
         table = {tuple(row[key] for key in _KEYS): float(row["seconds"]) for row in rows}
         machine, step, tokens = content["machine"], content["step"], content["tokens"]
     except (KeyError, TypeError, ValueError) as error:
-        raise argument_error("measurements", "a file of benchmarks.widths", measurements) from error
+        raise argument_error(
+            "measurements", "a file from benchmarks.widths", measurements
+        ) from error
     widths = np.array(sorted({width for _, _, width in table if width is not None}))
     layers = list(dict.fromkeys(layer for layer, _, _ in table))
     times = np.array(

@@ -104,8 +104,8 @@ def _traced_cholesky(gram: Matrix) -> Matrix:
 def _cholesky_with_tangents(gram: Dual) -> Dual:
     if any(d is not None for d in gram.tangents):
         raise ValueError(
-            "cholesky of a Gram matrix with tangents: they do not determine the joint Gram matrix "
-            "of a root and its tangents"
+            "cholesky has no rule for a Gram matrix with tangents, which do not determine the "
+            "joint Gram matrix of a root and its tangents"
         )
     return Dual(cholesky(gram.value), gram.tangents)
 

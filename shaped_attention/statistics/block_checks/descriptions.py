@@ -101,7 +101,7 @@ def clock(trial: Trial) -> Iterator[Check]:
     if not is_superlinear(limit, p, m, m):
         yield judged(name, True, "drift and noise grow at most linearly: paths cannot explode")
     elif type(limit).speed is Limit.speed:
-        text = "drift or noise grow faster than V; the speed is derived from them"
+        text = "drift or noise grows faster than V; the speed is derived from them"
         yield judged(name, True, text)
     elif speeds[1] is None:
         # A bound by cancellation, as with a single token: the derived rate does not grow either.

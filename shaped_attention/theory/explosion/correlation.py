@@ -132,7 +132,9 @@ def _law(layer: Layer, v0: Array) -> ScalarLaw:
     if v0.shape != (2, 2):
         raise argument_error("v0", "of shape (2, 2), for two tokens", v0.shape)
     if np.linalg.eigvalsh(v0)[0] <= 1e-12 * v0.max():
-        raise ValueError("v0 must not be singular: the two tokens are multiples of one")
+        raise ValueError(
+            "v0 must not be singular: one of the two tokens is a multiple of the other"
+        )
     known = explosion_law(layer, v0)
     states = np.array([[[1.0, 0.2], [0.2, 1.0]], [[2.0, -0.5], [-0.5, 0.7]]])
     exact = known.kind == "exact" and known.scalar == "V[0,0] - 2 V[0,1] + V[1,1]"
