@@ -32,8 +32,8 @@ def describe(model: Any) -> str:
     """Describe in words how a model or a configuration was read.
 
     The text describes the embedding, each distinct kind of layer with its layer numbers, and the
-    final norm. It then lists approximations, lists that follow a changed depth, and the fields that
-    have no effect.
+    final norm. It then names the approximations, the lists that follow a changed depth, and the
+    fields that have no effect.
 
     Parameters
     ----------

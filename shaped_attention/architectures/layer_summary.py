@@ -72,8 +72,8 @@ def model_summary(result: xr.Dataset) -> xr.Dataset:
     - `effective_rank` of V, from 1 to m, as in `observables`;
     - `size`: root mean square of the entries of the tokens, the root of tr V / m;
     - `entropy`, if it was stored: entropy of attention, averaged over heads and over the tokens
-      that see at least two tokens, each divided by its largest value, the logarithm of the number
-      of tokens that are seen. It is NaN for the embedding.
+      that see at least two tokens. Each token's entropy is divided by its largest possible value,
+      the logarithm of the number of tokens that it sees. It is NaN for the embedding.
 
     Raises
     ------

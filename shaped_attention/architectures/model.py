@@ -55,9 +55,9 @@ class Norm:
 class Embedding:
     """The law of the tokens that enter the first layer.
 
-    A token with the number i at position a is scale (E_i + P_a + C), followed by a norm if there is
+    A token with id i at position a is scale (E_i + P_a + C), to which a norm is applied if there is
     one. The entries of E, P and C are independent Gaussian, with standard deviations `std`,
-    `position_std` and `common_std`. Tokens with equal numbers share E_i, all tokens share C.
+    `position_std` and `common_std`. Tokens with equal ids share E_i; all tokens share C.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Embedding:
     norm
         Norm of the sum, or None.
     zero_ids
-        Numbers of the tokens with E_i = 0, such as that of the padding token.
+        Ids of the tokens with E_i = 0, such as the id of the padding token.
     zero_positions
         Whether tokens of `zero_ids` have P_a = 0 as well.
     positions
@@ -133,12 +133,12 @@ class Model:
         Fields of the configuration that do not affect the tokens, and unknown fields that are
         False, 0 or empty, with their values.
     adapted
-        Lists with an entry for each layer that were continued or cut when the depth was changed.
+        Lists with one entry per layer, which were continued or cut when the depth was changed.
     name
         Name for tables and figures.
     config
-        The configuration that was read, if there is one; records of results hold it. It is not
-        compared.
+        The configuration that was read, if there is one; records of results hold it. Comparisons of
+        models ignore it.
     """
 
     family: str

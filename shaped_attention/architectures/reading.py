@@ -48,9 +48,9 @@ def model_from_config(config: Any, **changes: Any) -> Model:
         config.json, or a folder with one; the library itself is not needed), or the name of one in
         `shipped_configurations`.
     changes
-        Fields to change, such as ``num_hidden_layers=200``; sizes also by the names of other
-        families. Lists with an entry for each layer, such as `layer_types`, follow the depth if
-        they repeat a pattern.
+        Fields to change, such as ``num_hidden_layers=200``; sizes may also have the names that
+        other families use. Lists with an entry for each layer, such as `layer_types`, follow the
+        depth if they repeat a pattern.
 
     Raises
     ------

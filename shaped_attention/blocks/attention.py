@@ -63,7 +63,7 @@ class ShapedAttention(AttentionFields, Block):
         Temperature, positive, or a `Schedule`: the logits are divided by tau0 sqrt(n n_k).
     heads
         Number H of heads. It must divide the width unless `head_size` is given. Without an output
-        projection the width is at least H times the rank of the initial covariance.
+        projection the width must be at least H times the rank of the initial covariance.
     mask
         None (every token attends to all), "causal" (token a attends to 0..a), "causal:W" (to the
         last W of these), "local:W" (to tokens closer than W on both sides), or a boolean (m, m)
@@ -137,7 +137,7 @@ class ShapedAttention(AttentionFields, Block):
         return attention_limit(self)
 
     def specification(self) -> dict[str, Any]:
-        """Return name and arguments as plain data that JSON can hold."""
+        """Return the name and the arguments as plain data that JSON can hold."""
         arguments = self.arguments()
         if isinstance(arguments["rope"], Rope):
             arguments["rope"] = {"dict": arguments["rope"].changed}
@@ -223,7 +223,7 @@ class ShapedAttention(AttentionFields, Block):
         """Return A_h F for each head; the scores are those of `gram_scores`.
 
         With an output projection the columns have the covariance (1 / (H d_h)) sum_h A_h F W_h F^T
-        A_h^T with W_h ~ Wishart(d_h), equal in a group and independent otherwise.
+        A_h^T with W_h ~ Wishart(d_h), equal for all heads h of a group and independent otherwise.
         """
         size, tau = self.values(width), self.temperature(p, width)
         roots = []

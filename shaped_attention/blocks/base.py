@@ -83,8 +83,8 @@ class Block(ABC):
 
     Subclasses are frozen dataclasses whose fields are plain data: a result stores them, so that it
     can be reproduced from them. lambda is the field `skip` if it exists and is not None, and sqrt(1
-    - gamma^2) otherwise. `fixed` names numerical fields that the descriptions do not take from `p`:
-    they neither change with depth nor have derivatives.
+    - gamma^2) otherwise. `fixed` names the numerical fields that `branch`, `root` and `limit` do
+    not take from their argument `p`: these neither change with depth nor have derivatives.
     """
 
     if TYPE_CHECKING:  # a field, a class attribute or a property
@@ -171,10 +171,10 @@ class Block(ABC):
     def attention_weights(
         self, p: Parameters, factor: M, numbers: Numbers, width: int
     ) -> Iterable[tuple[int, M]]:
-        """Yield numbers of heads with their attention weights (m, m) in a step of the chain.
+        """Yield the index of each head with its attention weights (m, m) in a step of the chain.
 
-        `factor` is that of `seen`. The random numbers are those of `root`, so the weights are those
-        of the same realisation.
+        `factor` is the one that `seen` returns. The random numbers are those of `root`, so the
+        weights belong to the same realisation.
         """
         return ()
 
@@ -191,15 +191,15 @@ class Block(ABC):
         """Raise ValueError if the block cannot act on this number of tokens at this width."""
 
     def widest(self, width: int) -> int:
-        """Return the most columns that a branch with real weights has, for estimates of memory."""
+        """Return the largest column count in a branch with real weights, to estimate memory."""
         return width
 
     def specification(self) -> dict[str, Any]:
-        """Return name and fields as plain data that JSON can hold."""
+        """Return the name and the fields as plain data that JSON can hold."""
         return self.named({x.name: getattr(self, x.name) for x in fields(self)})
 
     def named(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return name and arguments of this block as plain data."""
+        """Return the name and the arguments of this block as plain data."""
         kind = {"block": type(self).__name__, "module": type(self).__module__}
         return kind | {name: _plain_field(value) for name, value in arguments.items()}
 

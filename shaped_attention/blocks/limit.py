@@ -46,16 +46,16 @@ _TINY = 1e-300
 
 
 class Limit:
-    """The limit of a block as drift and noise of a factor, V = F F^T.
+    """The limit of a block, as the drift and noise of a factor F of V = F F^T.
 
-    A layer with these blocks moves by
+    A layer with these blocks moves F by
 
         dF = sqrt(k) / 2 F dZ_1 - k (m + 1) / 8 F dt + sum of `factor_noise`, `factor_drift` dt,
 
-    with k the sum of their `linear_rate` and Z_1 a symmetric Brownian motion (variance t off the
-    diagonal, 2 t on it), together with dV = (`growth` - `decay` V) dt. This last part of the drift
-    is not of the form H F^T + F H^T: it raises the rank of V and cannot be a drift of a square
-    factor. `growth` is positive semidefinite, `decay` >= 0.
+    where k is the sum of their `linear_rate` and Z_1 a symmetric Brownian motion (variance t off
+    the diagonal, 2 t on it), and V in addition by dV = (`growth` - `decay` V) dt. This last part of
+    the drift is not of the form H F^T + F H^T: it raises the rank of V and cannot be a drift of a
+    square factor. `growth` is positive semidefinite, `decay` >= 0.
 
     The drift of V is then H F^T + F H^T + E[G G^T] + growth - decay V, with H the factor drift and
     G the factor noise of a unit increment.
@@ -84,8 +84,9 @@ class Limit:
     def on_copies(self, copies: int) -> Limit | str:
         """Return the limit for `copies` copies of the tokens, one after the other, or a reason.
 
-        A token sees its own copy only, and `growth` must contain all that raises the rank. Tangents
-        need it (`tangents`). A limit whose formulas hold for any number of tokens returns itself.
+        A token sees only its own copy, and `growth` must contain all that raises the rank.
+        `tangents` needs these limits. A limit whose formulas hold for any number of tokens returns
+        itself.
         """
         return (
             f"{type(self).__name__} has no on_copies, the limit for copies of the tokens, which "
@@ -93,14 +94,14 @@ class Limit:
         )
 
     def check(self, tokens: int) -> None:
-        """Raise ValueError if the limit does not exist for that number of tokens."""
+        """Raise ValueError if the limit does not exist for this number of tokens."""
 
     def speed(self, p: Parameters, factor: M) -> M | None:
         """Return the relative rate (1, 1) at which superlinear terms change V, or None.
 
-        Steps of the clock are shorter by 1 + this rate. None is for coefficients that grow at most
-        linearly with V: such a block does not make paths explode. By default the rate is that of
-        all terms of the block, if some grow faster (`relative_speed`).
+        Steps of the clock are shorter by a factor of 1 + this rate. None means that the
+        coefficients grow at most linearly with V, so that the block does not make paths explode. By
+        default the rate is that of all terms of the block, if some grow faster (`relative_speed`).
         """
         if not is_superlinear(self, p, *factor.shape[-2:]):
             return None
@@ -109,9 +110,9 @@ class Limit:
     def noise_drift(self, p: Parameters, factor: M) -> M | None:
         """Return sum_i DG[G_i], G_i the factor noise of the i-th unit increment, or None.
 
-        It is twice the difference of the drifts of Stratonovich and Ito, and the mean of the second
-        order of the noise in a step, which the clock takes into account. None omits that order. By
-        default it is computed for up to 64 increments.
+        It is twice the difference between the Stratonovich and Ito drifts, and the mean of the
+        second-order term of the noise in a step, which the clock takes into account. None omits
+        that term. By default it is computed for up to 64 increments.
         """
 
         def moved(unit: Numbers) -> M:
@@ -146,7 +147,7 @@ class Limit:
 
     @property
     def norm(self) -> NormTerms | None:
-        """What a layer needs of a block with norms, whose V is a matrix of correlations."""
+        """What a layer needs to know of a block with norms, whose V is a matrix of correlations."""
         return None
 
     @property

@@ -90,18 +90,18 @@ def _units(hidden_ratio: float, width: int) -> int:
 
 @dataclass(frozen=True)
 class ShapedMLP(Block):
-    """MLP with one hidden layer: shaped ReLU of the same width by default.
+    """MLP with one hidden layer, by default of the same width and with the shaped ReLU.
 
     Parameters
     ----------
     gamma
-        Weight of the branch, in [0, 1], or >= 0 if `skip` is given, or a `Schedule`. Entries of
-        the branch have variance V_aa for shaped activations and, for all, variance 1 at V_aa = 1:
-        a model with second weights of standard deviation sigma_2 has
-        gamma = sigma_2 sqrt(d `mean_square`), and a `skip`.
+        Weight of the branch, in [0, 1], or >= 0 if `skip` is given, or a `Schedule`. Entries of the
+        branch have variance V_aa for shaped activations and, for all activations, variance 1 at
+        V_aa = 1: a model whose second weights have standard deviation sigma_2 has gamma = sigma_2
+        sqrt(d `mean_square`), and a `skip`.
     c_plus, c_minus
-        Slopes of the shaped ReLU are 1 + c_plus / sqrt n for positive and 1 + c_minus / sqrt n for
-        negative inputs.
+        The slopes of the shaped ReLU are 1 + c_plus / sqrt n for positive and 1 + c_minus / sqrt n
+        for negative inputs.
     skip
         Weight of the skip connection; None for sqrt(1 - gamma^2).
     activation
@@ -187,7 +187,7 @@ class ShapedMLP(Block):
 
     @property
     def phi(self) -> Activation:
-        """The activation of `activation`, which is not the shaped ReLU."""
+        """The function phi that `activation` names; not for the shaped ReLU."""
         return activation_named(self.activation)
 
     @property
@@ -273,7 +273,7 @@ class ShapedMLP(Block):
         return 1.0 / self._mean_square(p, width)
 
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
-        """Return the hidden layer with weights of z, of u if gated, and W_post in this order."""
+        """Return the branch, whose weights are in order those of z, of u if gated, and W_post."""
         n = tokens.shape[-1]
         units = self.units(n)
         hidden = self.activated(p, project(tokens, units) / math.sqrt(n), n)
@@ -284,8 +284,9 @@ class ShapedMLP(Block):
     def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M:
         """Return a factor of the Gram of d hidden units h = F g.
 
-        It costs O(d m^2): the Gram matrix of a nonlinear function has no simpler exact law. Fewer
-        units than tokens are a factor themselves, without the rounding of a singular Gram matrix.
+        It costs O(d m^2): the Gram matrix of a nonlinear function has no simpler exact law. If
+        there are fewer units than tokens, the units themselves are a factor, without the rounding
+        of a singular Gram matrix.
         """
         units, (tokens, columns) = self.units(width), factor.shape[-2:]
 

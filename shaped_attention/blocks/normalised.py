@@ -69,11 +69,11 @@ class Normalised(Block):
     eps
         Number >= 0 that is added to the mean square, or to the variance, under the root.
     gain
-        Factor of all normalised tokens, or a `Schedule`.
+        Factor by which all normalised tokens are multiplied, or a `Schedule`.
     branch_eps
-        The same for the norm at the output of the branch ("branch", "sandwich"); None for eps. It
-        is added to the mean square before the weight gamma of the block, which does not enter the
-        norm.
+        The same as `eps`, for the norm at the output of the branch ("branch", "sandwich"); None for
+        `eps`. It is added to the mean square of the branch without the weight gamma of the block,
+        which does not enter the norm.
 
     Raises
     ------
@@ -149,11 +149,11 @@ class Normalised(Block):
         self.inner.check(tokens, width)
 
     def widest(self, width: int) -> int:
-        """Return the most columns of the inner block."""
+        """Return the largest number of columns in the inner block."""
         return self.inner.widest(width)
 
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
-        """Return the inner block's branch, with the norms before and behind it."""
+        """Return the inner block's branch, with the norms before and after it."""
         seen = self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens
         result = self.inner.branch(p.inner, seen, project)
         return self._normalised(p, result, self._eps_of_branch) if self._adds_normalised else result
@@ -172,7 +172,7 @@ class Normalised(Block):
     def attention_weights(
         self, p: Parameters, factor: M, numbers: Numbers, width: int
     ) -> Iterable[tuple[int, M]]:
-        """Return those of the inner block, for a factor of the (centred) tokens before a norm."""
+        """Yield the inner block's weights, for a factor of the (centred) tokens before a norm."""
         inner = self._divided_factor(p, factor)
         return self.inner.attention_weights(p.inner, inner, numbers, width)
 

@@ -77,15 +77,15 @@ class Parallel(Block):
     ----------
     branches, blocks
         At least two blocks, given as arguments or as a list, which may be named `blocks`. They must
-        not be normalised, and their own `skip` must be None, or 0, with which gamma may exceed 1.
+        not be normalised, and their own `skip` must be None, or 0, which allows gamma > 1.
     skip
         Weight of the skip connection; None for sqrt(1 - sum of gamma^2).
 
     Raises
     ------
     ValueError
-        If there are fewer than two blocks, one is not a block or has its own skip weight, or the
-        sum of gamma^2 exceeds 1 and `skip` is None.
+        If there are fewer than two blocks, an entry is not a block or has its own skip weight, or
+        the sum of gamma^2 exceeds 1 and `skip` is None.
 
     Examples
     --------
@@ -158,7 +158,7 @@ class Parallel(Block):
             block.check(tokens, width)
 
     def widest(self, width: int) -> int:
-        """Return the most columns of a branch."""
+        """Return the largest number of columns in any of the branches."""
         return max(block.widest(width) for block in self.blocks)
 
     def skip_weight(self, p: Parameters) -> Any:
@@ -178,7 +178,7 @@ class Parallel(Block):
     def attention_weights(
         self, p: Parameters, factor: M, numbers: Numbers, width: int
     ) -> Iterator[tuple[int, M]]:
-        """Yield those of all branches, one branch after the other."""
+        """Yield the attention weights of all branches, one branch after the other."""
         for i, (block, q) in enumerate(zip(self.blocks, p.blocks, strict=True)):
             yield from block.attention_weights(q, factor, numbers.inside(i), width)
 

@@ -230,7 +230,7 @@ def bounded(
     above: float | None = None,
     default: Any = MISSING,
 ) -> Any:
-    """Return a field of a block, a number or a `Schedule`, in [low, high], or beyond `above`.
+    """Return a field of a block: a number or a `Schedule`, in [low, high], or above `above`.
 
     Examples
     --------

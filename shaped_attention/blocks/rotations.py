@@ -71,9 +71,9 @@ def rope_angles(
     Raises
     ------
     ValueError
-        If an argument is outside its range, missing, or not one of the scaling's. Scalings that
-        depend on the number of tokens or change the size of the scores (YaRN, LongRoPE, dynamic
-        NTK) are read from configurations (`model_from_config`).
+        If an argument is outside its range, missing, or not a parameter of the scaling. Scalings
+        that depend on the number of tokens or change the size of the scores (YaRN, LongRoPE,
+        dynamic NTK) are read from configurations (`model_from_config`).
 
     Examples
     --------
@@ -124,7 +124,7 @@ class Rope:
     base
         Base of the angles base^(-2j / d) of d rotated columns; None if `angles` are given.
     share
-        Share of the columns of a head that is rotated, in [0, 1].
+        Fraction of the columns of a head that are rotated, in [0, 1].
     factor
         Number by which the angles of a base are divided ("linear" scaling in configurations).
     attention_factor
@@ -134,9 +134,10 @@ class Rope:
         Largest number of tokens that these angles are for; None for any number.
     angles
         Angles per position in place of a base, each of which turns an equal share of the rotated
-        columns (`Rope.angles_of` has those of scaled models).
+        columns (`Rope.angles_of` returns those of scaled models).
     long_angles
-        Angles, or a base, for more tokens. Without them attention to more tokens is refused.
+        Angles, or a base, for more tokens than `original_max_position_embeddings`. Without them
+        attention to so many tokens is refused.
 
     Raises
     ------
@@ -225,7 +226,7 @@ class Rope:
         Raises
         ------
         ValueError
-            If the share of the columns is not an even number of them, the angles do not turn equal
+            If the share does not amount to an even number of columns, the angles do not turn equal
             numbers of pairs, or there are too many tokens.
         """
         rotated = round(self.share * size)

@@ -109,8 +109,8 @@ class WithTangents(Block):
     Parameters
     ----------
     inner
-        The block; its layer must not be normalised in the limit, and its activation linear or ReLU
-        in the chain.
+        The block. In the limit, its layer must not be normalised; in the chain, its activation must
+        be linear or ReLU.
     count
         Number p >= 1 of tangents.
 
@@ -183,7 +183,7 @@ class WithTangents(Block):
         self.inner.check(tokens // (1 + self.count), width)
 
     def skip_weight(self, p: Parameters) -> Any:
-        """Return that of the block."""
+        """Return the weight of the block's skip connection."""
         return self.inner.skip_weight(p.inner)
 
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
@@ -230,7 +230,7 @@ class WithTangents(Block):
     def attention_weights(
         self, p: Parameters, factor: M, numbers: Numbers, width: int
     ) -> Iterator[tuple[int, M]]:
-        """Yield those of the values."""
+        """Yield the attention weights of the values."""
         dual = _dual(factor, self.count)
         for head, weights in self.inner.attention_weights(p.inner, dual, numbers, width):
             yield head, weights.value

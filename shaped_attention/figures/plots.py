@@ -69,8 +69,8 @@ def trajectories(
     Parameters
     ----------
     results
-        A result with several stored times or positions, a list of results, or results by their
-        names in the legend.
+        A result with several stored times or positions, a list of results, or a dictionary of
+        results, whose keys are their names in the legend.
     observables
         A name of `shaped_attention.observables`, for any tokens, or several names with one panel
         each. Default: log V[a,a], rho[a,b] and log det V.
@@ -214,7 +214,8 @@ def model_layers(
     Parameters
     ----------
     results
-        Result of `simulate_model` or of `model_summary`, or several by their names in the legend.
+        Result of `simulate_model` or of `model_summary`, or a dictionary of several, whose keys are
+        their names in the legend.
     title
         Title of the figure; with `ax`, of the first panel.
     ax

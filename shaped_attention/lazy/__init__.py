@@ -5,8 +5,8 @@
     w = lazy.Matrix(space, space, std=space.n**-0.5)
     y = x + x @ w
 
-A Gaussian weight matrix that is met only in products with a few rows needs to be known only in
-their directions, so the cost does not depend on the width: forward, backward, and for training
+A Gaussian weight matrix that is met only in products with a few rows needs to be known only along
+these rows, so the cost does not depend on the width, in forward and backward passes and in training
 steps. See `matrices` for the law and its proof.
 """
 

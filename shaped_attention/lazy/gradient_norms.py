@@ -50,28 +50,29 @@ def gradient_norms(
     """Sample the loss and the norms of its gradients in networks with random weights.
 
     The gradients are those with respect to matrices of independent N(0, 1) entries, as in
-    `simulate_network`: factors such as 1 / sqrt n belong to the network. Forward and backward pass
-    are exact in law at the width n, jointly for all parameters, and cost O(m) directions a layer
-    whatever the width, except for the hidden units of an MLP.
+    `simulate_network`: factors such as 1 / sqrt n belong to the network. The forward and backward
+    passes are exact in law at the width n, jointly for all parameters, and cost O(m) directions per
+    layer whatever the width, except for the hidden units of an MLP.
 
     Parameters
     ----------
     layer, v0, width, depth, samples, seed
         As in `simulate_chain`; v0 may be singular. For a model, pass `model.layer` and
-        `model.width`: gamma and tau0 of its blocks are those of this width, so for another one
-        read the configuration again with that width.
+        `model.width`: gamma and tau0 of its blocks belong to this width, so for another width, read
+        the configuration again with it.
     loss
-        "readout": <r, X_L> with independent N(0, 1) entries of r; "quadratic": |f|^2 / 2 with
-        f = X_L v / sqrt n and v N(0, 1); "cross-entropy:K": the mean over tokens of the
-        cross-entropy of K logits X_L W / sqrt n against class a modulo K of token a; or a function
-        of f (samples, m), in torch, that returns the loss (samples,) and does not mix samples.
+        "readout": <r, X_L> with independent N(0, 1) entries of r; "quadratic": |f|^2 / 2 with f =
+        X_L v / sqrt n and v N(0, 1); "cross-entropy:K": the mean over tokens of the cross-entropy
+        of K logits X_L W / sqrt n, where token a has class a modulo K; or a function of f (samples,
+        m), in torch, that returns the loss (samples,) and does not mix samples.
     of
         What the gradients are with respect to: "weights", "tokens" (all X_l), "input" (X_0), or a
         list of these.
     device, dtype
         A torch device, and the precision: "float64", "float32", or the torch dtype of that name.
     chunk, memory
-        Samples that move together, and the bytes that they may take; the result depends on neither.
+        Number of samples that are computed together, and the bytes that they may take; the result
+        depends on neither.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 

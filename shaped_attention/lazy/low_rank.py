@@ -19,7 +19,7 @@ Coefficient = float | Tensor
 
 
 class Factors(NamedTuple):
-    """A matrix of low rank, X^T G, from rows of the two spaces."""
+    """A matrix of low rank, X^T G, made from rows X and G of its two spaces."""
 
     left: Rows
     right: Rows

@@ -51,16 +51,17 @@ def lyapunov(
 ) -> xr.Dataset:
     """Sample the first Lyapunov exponents of random networks over a finite depth.
 
-    They tell at which rate perturbations of the tokens, and gradients, grow or decay with depth,
-    in units of t = layer / width: 0.5 log of the growth of squared lengths, areas, ... of random
-    tangents over T. Exact in law at finite width (`width`, `depth`), or of the limit (`horizon`).
-    In a linear network of one token the mean of exponent i is -k i / 2 in the limit, i from 1; with
-    m tokens these agree m-fold for large T.
+    They are the rates at which perturbations of the tokens, and gradients, grow or decay with
+    depth, per unit of t = layer / width: 0.5 log of the growth of squared lengths, areas, ... of
+    random tangents, divided by T. Exact in law at finite width (`width`, `depth`), or of the limit
+    (`horizon`). In a linear network of one token the mean of exponent i is -k i / 2 in the limit, i
+    from 1; with m tokens each of these values occurs m times for large T.
 
     Parameters
     ----------
     layer, v0, samples, seed, device, dtype
-        As in `gradient_norms`; the limit needs a layer whose tangents have one (`WithTangents`).
+        As in `gradient_norms`; the limit needs a layer whose tangents have a limit
+        (`WithTangents`).
     width, depth
         Width n and number of layers L of networks, T = L / n.
     horizon, step

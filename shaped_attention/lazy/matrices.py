@@ -62,7 +62,7 @@ class Matrix:
     std
         Standard deviation of the entries, positive.
     name
-        Name of its random numbers; None for their number, in the order of creation.
+        Name of its random numbers; None for the number of the matrix, in the order of creation.
 
     Raises
     ------
@@ -110,7 +110,7 @@ class Matrix:
         return self._spaces[1]
 
     def gradient(self) -> Factors | None:
-        """Return the gradient of the loss of the last tape; None if it did not meet the matrix."""
+        """Return the gradient of the loss of the last tape; None if the matrix was not on it."""
         if not self._pairs:
             return None
         left, right = zip(*self._pairs, strict=True)
@@ -124,7 +124,7 @@ class Matrix:
         return gradient.norm()
 
     def entries(self) -> int:
-        """Return how many numbers are known of it."""
+        """Return how many numbers are known of the matrix."""
         rows = [x for side in self._revealed for x in (side.directions, side.images)]
         return sum(x.coordinates.numel() for x in rows if x is not None)
 

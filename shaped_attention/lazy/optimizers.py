@@ -79,7 +79,7 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True)
 class SGD:
-    """Gradient descent with momentum, weight decay and clipping, as `torch.optim.SGD` has them.
+    """Gradient descent with clipping, and with momentum and weight decay as in `torch.optim.SGD`.
 
     With the gradient g, clipped by the norm of all gradients together, g + weight_decay W is added
     to momentum times the buffer, and lr times the buffer is subtracted from W.
@@ -87,8 +87,9 @@ class SGD:
     Parameters
     ----------
     lr
-        Learning rate; or rates by parameter, as patterns such as "*.0.*" or "readout", of which the
-        last that matches counts. A parameter without a rate is not trained.
+        Learning rate; or a dictionary of rates, whose keys are patterns of names of parameters,
+        such as "*.0.*" or "readout": the last pattern that matches counts. A parameter without a
+        rate is not trained.
     momentum
         In [0, 1).
     weight_decay
@@ -152,19 +153,18 @@ class SGD:
 
 @dataclass(frozen=True)
 class Muon:
-    """Momentum whose sign in the sense of matrices is the update (Jordan et al. 2024).
+    """Momentum whose matrix sign is the update (Jordan et al. 2024).
 
     With the buffer B = momentum B + g, W becomes
     ``(1 - lr weight_decay) W - lr s sign(g + momentum B)``, or sign(B) without `nesterov`, where
-    sign(U S V^T) = U V^T exactly, over nonzero singular values, and
-    s = sqrt(max(1, outputs / inputs)), in which a matrix that a library stores as
-    (inputs, outputs), as GPT-2 does, has them exchanged. Biases, embeddings and the readout follow
-    `rest`.
+    sign(U S V^T) = U V^T exactly, over nonzero singular values, and s = sqrt(max(1, outputs /
+    inputs)). For a matrix that a library stores as (inputs, outputs), as in GPT-2, the two are
+    exchanged in s. `rest` updates biases, embeddings and the readout.
 
     Parameters
     ----------
     lr
-        Learning rate, or rates by parameter as in `SGD`.
+        Learning rate, or a dictionary of rates as in `SGD`.
     momentum, nesterov
         Momentum in [0, 1), and whether the gradient is added once more.
     weight_decay

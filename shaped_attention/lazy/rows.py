@@ -39,7 +39,7 @@ class Multiplier(Protocol):
 class Rows(Coordinates):
     """r vectors of a space for each sample; `shape` is (samples, r, n).
 
-    Made by `Space.normal`, `Space.rows` and by operations.
+    They are made by `Space.normal`, by `Space.rows` and by operations.
     """
 
     __array_ufunc__ = None  # so that an array leaves its product with rows to them
@@ -127,7 +127,7 @@ class Rows(Coordinates):
         return column.expand(self.shape[0], self.shape[1], 1) @ one
 
     def summed(self, count: int) -> Rows:
-        """Return the sum of all rows if `count` is 1, for what was broadcast."""
+        """Return the sum of all rows if `count` is 1, as for rows that were broadcast."""
         if count == self.shape[1]:
             return self
         return Rows(self.space, tuple(part.sum(1, keepdim=True) for part in self.parts))

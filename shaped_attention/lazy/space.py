@@ -24,9 +24,9 @@ class Space(Frame):
         the torch dtype of that name) and device of all coordinates. Spaces of one network share
         them.
     explicit
-        Whether the frame is the standard basis, as functions of single entries need. A space
-        becomes explicit when such a function is applied; a space that is known to need it saves
-        the change of the frame.
+        Whether the frame is the standard basis, which functions of single entries need. A space
+        becomes explicit when such a function is applied; a space that is explicit from the start
+        saves the change of the frame.
 
     Examples
     --------
@@ -65,8 +65,8 @@ class Space(Frame):
     def rows(self, coordinates: Float[Tensor, "B r c"]) -> Rows:
         """Return rows with given coordinates (r, c), or (B, r, c).
 
-        In an explicit space they are the entries. Otherwise they are along c directions that are
-        orthogonal to all that is known, so only their inner products have a meaning.
+        In an explicit space the coordinates are the entries. Otherwise they belong to c new
+        directions, orthogonal to all known ones, so only inner products of the rows have a meaning.
         """
         return new_rows(self, coordinates)
 

@@ -175,7 +175,7 @@ class Sum:
         self.n: int = sum(part.n for part in self.parts)
 
     def append(self, part: AnySpace) -> None:
-        """Add a part behind the others."""
+        """Add a part after the others."""
         self.parts, self.n = (*self.parts, part), self.n + part.n
 
     def __iter__(self) -> Iterator[Frame]:
@@ -184,7 +184,7 @@ class Sum:
 
     @property
     def source(self) -> Source:
-        """The source of its parts."""
+        """The source of the parts."""
         return self.parts[0].source
 
 

@@ -29,7 +29,7 @@ class Tape:
     """A record of operations on rows, made inside ``with Tape() as tape:``.
 
     `backward` goes through it once. Afterwards `gradient(rows)` is the gradient of rows, and each
-    matrix has the factors of its own (`Matrix.gradient`).
+    matrix has the factors of its own gradient (`Matrix.gradient`).
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Tape:
         _recording.reset(self._token)
 
     def entries(self) -> int:
-        """Return how many numbers the results on the tape have, for an estimate of memory."""
+        """Return how many numbers the results on the tape contain, to estimate memory."""
         return sum(
             x.numel() if isinstance(x, Tensor) else sum(part.numel() for part in x.parts)
             for x, _ in self._steps
@@ -89,7 +89,7 @@ class Tape:
         """Take the gradient of a loss (samples,), in which samples do not mix, back to all rows.
 
         Without a loss it starts with the gradients that were added by `add`. The record is used up
-        unless it is kept for another way back.
+        unless it is kept for another backward pass.
 
         Raises
         ------

@@ -61,27 +61,27 @@ def simulate_training(
 ) -> xr.Dataset:
     """Sample the first training steps of networks with random weights, or of a model.
 
-    Exact in law at the width n: a weight matrix is a Gaussian matrix, of which only the directions
-    are drawn that the computation meets, plus matrices of low rank. The cost depends on n only
-    through the hidden units.
+    Exact in law at the width n: a weight matrix is a Gaussian matrix, drawn only in the directions
+    that the computation meets, plus matrices of low rank. The cost depends on n only through the
+    hidden units.
 
     Parameters
     ----------
     layer
-        Block, list of blocks or pattern, as in `simulate_chain`: all weights are trained, with the
-        biases and the readout, and the tokens are not. The gradients are those with respect to
-        matrices of independent N(0, 1) entries, as in `gradient_norms`. Or a model as in
-        `simulate_model`, of the family "gpt2" or "llama": the parameters have the library's names,
-        scale and shapes; all but the gains of norms are trained, with embeddings, tied or not, and
+        Block, list of blocks or pattern, as in `simulate_chain`: all weights, the biases and the
+        readout are trained; the tokens are not. The gradients are those with respect to matrices of
+        independent N(0, 1) entries, as in `gradient_norms`. Or a model as in `simulate_model`, of
+        the family "gpt2" or "llama": the parameters have the library's names, scale and shapes; all
+        of them except the gains of norms are trained, including embeddings, tied or not, and
         biases, which start at 0.
     tokens
-        Of a layer, the covariance V_0 (m, m) of the tokens X_0, or one per sample. Of a model,
+        For a layer, the covariance V_0 (m, m) of the tokens X_0, or one per sample. For a model,
         token ids (m,) of one text, or a number of different tokens.
     targets
         Class of each token (m,), integers from 0: position i has targets[i], not the next token.
-        The loss is the mean of the cross-entropies, of the logits X_L W / sqrt n or those of the
-        model, whose classes are its vocabulary. Of a layer also real numbers (m,), and the loss is
-        |f - target|^2 / 2 with f = X_L v / sqrt n.
+        The loss is the mean of the cross-entropies of the logits, which are X_L W / sqrt n, or
+        those of the model, whose classes are its vocabulary. For a layer, targets may also be real
+        numbers (m,); the loss is then |f - target|^2 / 2 with f = X_L v / sqrt n.
     width, depth
         Numbers n and L; None for a model, which has its own.
     samples, seed
@@ -95,7 +95,8 @@ def simulate_training(
     device, dtype
         A torch device, and the precision: "float64", "float32", or the torch dtype of that name.
     chunk, memory
-        Samples that move together, and the bytes that they may take; the result depends on neither.
+        Number of samples that are computed together, and the bytes that they may take; the result
+        depends on neither.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
@@ -103,10 +104,10 @@ def simulate_training(
     -------
     Dataset with steps + 1 entries along `step`; entry s is before update s + 1.
         `loss` (step, sample); `gradient_norm` and `update_norm` (step, parameter, sample),
-        Euclidean norms, those of updates without the decay of weights; `V` (step, position, sample,
-        row, col), position l after layer l; `activation_change` (step, position, sample), the root
-        mean square of the entries of X_l minus those at step 0; and `directions` (step), how large
-        the frame of the tokens has become.
+        Euclidean norms, of which `update_norm` leaves out weight decay; `V` (step, position,
+        sample, row, col), position l after layer l; `activation_change` (step, position, sample),
+        the root mean square of the entries of X_l minus those at step 0; and `directions` (step),
+        the number of directions in the frame of the tokens.
 
     Raises
     ------

@@ -41,7 +41,7 @@ def layer_of(result: xr.Dataset, *, trust: Sequence[str] = ()) -> list[Block] | 
     ------
     ValueError
         If `result` is not a result of this package, or the class of a block cannot be imported or
-        is in a module that `trust` lacks.
+        is in a module that `trust` does not name.
     """
     stored = specification(result)
     if "layer" not in stored:
@@ -98,8 +98,8 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> xr.Dataset:
         If there is no such file or store.
     ValueError
         If it is not a readable netCDF file or Zarr store, is larger than `max_bytes`, a part of the
-        result is missing, or it differs from its checksums. Files without checksums, of other
-        programs, are not verified.
+        result is missing, or it differs from its checksums. Files from other programs, which have
+        no checksums, are not verified.
     """
     place = f"path={str(path)!r}"
     with opened(Path(path), max_bytes) as lazy, reading(place):

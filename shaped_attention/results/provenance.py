@@ -260,8 +260,9 @@ def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -
     ------
     ValueError
         If `result` carries no record of this package or an invalid one, it names code of a module
-        that `trust` lacks, an unrecorded argument is missing, or a change is not an argument of the
-        function (to change parameters of a block, give a new `layer`) or is not allowed.
+        that `trust` does not name, an unrecorded argument is missing, or a change is not an
+        argument of the function (to change parameters of a block, give a new `layer`) or is not
+        allowed.
     """
     function = function_of(result, trust)
     changes = {_functions[function].get(name, name): value for name, value in changes.items()}

@@ -92,7 +92,7 @@ def simulate_chain(
     Returns
     -------
     xarray.Dataset with `V` (time, sample, row, col) or `kept`, and `stopping_time` (sample), which
-    is infinite for paths that did not stop. `attrs` holds everything needed to run it again.
+    is infinite for paths that did not stop. `attrs` holds everything needed to repeat the call.
 
     Raises
     ------

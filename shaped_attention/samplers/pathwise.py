@@ -40,7 +40,7 @@ def pathwise(
     radius: float | None = None,
     seed: int = 0,
 ) -> Float[Tensor, "sample m m"]:
-    """Sample the final covariances of the chain or of the limit, differentiable by torch.
+    """Sample the final covariances of the chain or of the limit, which torch can differentiate.
 
     They agree up to rounding with those of `simulate_chain` (with `width` and `depth`) or of
     `integrate_sde` with ``method="direct"`` (with `horizon` and `step`) at the same seed. Automatic

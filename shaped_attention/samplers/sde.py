@@ -56,8 +56,8 @@ def integrate_sde(
     layer, v0, samples, seed, options
         As in `shaped_attention.simulate_chain`, with times in multiples of the step. Solutions can
         explode in finite time: a path stops where |V| reaches the radius; the clock lowers the
-        radius by the 0.58 standard deviations of a step that corrects for crossings between steps.
-        A path that reaches the radius need not explode.
+        radius by 0.58 standard deviations of a step, to correct for crossings between steps. A path
+        that reaches the radius need not explode.
     horizon
         Final time T > 0; a network of width n and depth L corresponds to T = L / n.
     step
@@ -66,12 +66,12 @@ def integrate_sde(
     method
         "clock" for adaptive steps, which become shorter as V grows, with a predictor and a
         corrector; "torchsde" for Euler steps of fixed length by torchsde, or "direct" for the same
-        steps without it, bit-identical and faster. None, the default, is the clock where paths can
-        explode and torchsde elsewhere.
+        steps without it, bit-identical and faster. None, the default, means the clock where paths
+        can explode and torchsde elsewhere.
     tangents
         Number p of tangents: `v0` is then the covariance U_0 of (1 + p) m rows, those of the tokens
         and of each tangent, V in the result is U, and the radius is that of |U|; see `WithTangents`
-        for its blocks.
+        for the blocks.
 
     Returns
     -------

@@ -189,13 +189,13 @@ class SphereAttention(Attention):
     ) -> Float[Tensor, "*B N N"]:
         """Return the drift of Gram matrices (..., N, N), with noise of strength `sigma` if given.
 
-        Without noise dV/dt = M + M^T - (diag(M) 1^T + 1 diag(M)^T) o V with M = +-w V. With noise,
-        of `sphere_network` in dimension d as h -> 0,
+        Without noise dV/dt = M + M^T - (diag(M) 1^T + 1 diag(M)^T) o V with M = +-w V. With the
+        noise of `sphere_network` in dimension d, as h -> 0,
 
             sigma^2 [ (1 - (2 - V_ij^2) / d) S_ij - (1 - 1/d) V_ij (S_ii + S_jj) / 2 ]
 
-        is added, and is the drift by itself if `centred`. S is w V w^T for the `noise` None, of the
-        value matrices, and kappa(V_ij) for a `RandomMLP` of any width.
+        is added; if `centred`, it is the whole drift. S is w V w^T if `noise` is None, for the
+        noise of the value matrices, and kappa(V_ij) for a `RandomMLP` of any width.
 
         Raises
         ------
@@ -225,8 +225,8 @@ class SphereAttention(Attention):
     ) -> Float[Tensor, "*B N N N N"]:
         """Return d<V_ij, V_kl>/dt (..., N, N, N, N) of Gram matrices under noise.
 
-        It is that of `sphere_network` in dimension d as h -> 0, centred or not: sigma^2 / d times
-        the sum over the four choices of (i, j) or (j, i) and (k, l) or (l, k) of
+        It belongs to `sphere_network` in dimension d as h -> 0, centred or not, and is sigma^2 / d
+        times the sum over the four choices of (i, j) or (j, i) and (k, l) or (l, k) of
 
             S_ik (V_jl - V_ij V_il - V_kl V_jk + V_ij V_ik V_kl),
 
@@ -250,9 +250,9 @@ class SphereAttention(Attention):
         by Z_i / N. For V = -I it never increases.
 
         With "sinkhorn" E = (1 / (2 N)) sum_ij w_ij (V_ij - log(N w_ij) / beta), up to its sign the
-        cost of entropic optimal transport from the tokens to themselves. w maximises it for
-        beta > 0, so that N dE/dx_i = sum_j w_ij x_j, and dE/dt is (1 / N) sum_i |dx_i/dt|^2, as
-        along USA (Sander et al., arXiv 2110.11773). It is 1 / 2 for one cluster.
+        cost of entropic optimal transport from the tokens to themselves. w maximises E for beta >
+        0, so that N dE/dx_i = sum_j w_ij x_j, and dE/dt is (1 / N) sum_i |dx_i/dt|^2, as along USA
+        (Sander et al., arXiv 2110.11773). E is 1 / 2 for one cluster.
         """
         return self._energies(gram)
 

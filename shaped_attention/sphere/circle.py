@@ -67,7 +67,8 @@ def circle_wasserstein2(
 ) -> Array:
     """Return W2 on the circle between N equally weighted points and M others, or a density.
 
-    It is exact to rounding for points; for a density its square is accurate to 1e-12.
+    The distance between points is exact to rounding; the squared distance from a density is
+    accurate to 1e-12.
 
     Parameters
     ----------
@@ -75,8 +76,8 @@ def circle_wasserstein2(
         Angles (..., N) and (..., M); leading dimensions are broadcast.
     density
         Instead of `second`: averages (cells,) over equal cells of [-pi, pi), such as those of
-        `mean_field`. The mass must be 1 to 1e-6 and is normalised. The density is taken to be
-        constant in each cell.
+        `mean_field`. Their mass must be 1 to within 1e-6 and is normalised. The density is taken to
+        be constant in each cell.
 
     Returns
     -------

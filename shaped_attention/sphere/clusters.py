@@ -50,8 +50,8 @@ def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*
 def cluster_masses(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*B N"]:
     """Return the fractions of the tokens in each cluster, the largest first, then zeros.
 
-    Arguments and errors are those of `cluster_count`, which is the number of positive masses. For
-    the `V` of a result the last dimension is `cluster`.
+    Arguments and errors are those of `cluster_count`, which returns the number of positive masses.
+    For the `V` of a result the last dimension is `cluster`.
 
     Examples
     --------
@@ -108,10 +108,11 @@ def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
 
 @also_of_arrays("gram")
 def spectral_gap(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
-    """Return the difference of the two largest eigenvalues of R / N, which sum to 1; R has cosines.
+    """Return the gap between the two largest eigenvalues of R / N, where R holds the cosines.
 
-    It is 1 if R has rank one: one cluster, or two antipodal ones. It is 0 if the two largest
-    principal axes of the tokens have equal length, as for the uniform law.
+    The eigenvalues of R / N sum to 1. The gap is 1 if R has rank one: one cluster, or two antipodal
+    ones. It is 0 if the two largest principal axes of the tokens have equal length, as for the
+    uniform law.
 
     Raises
     ------

@@ -43,7 +43,7 @@ def equiangular_field(
 
     SA: 2 e^{beta g} (1 - g) ((N - 1) g + 1) / (e^beta + (N - 1) e^{beta g});
     USA: (2 / N) e^{beta g} (1 - g) ((N - 1) g + 1).
-    "sandwich" and "ngpt" divide by the length |A| of the attention. At g = 0, that is from
+    "sandwich" and "ngpt" divide by the length |A| of the attention. At g = 0, that is for
     orthogonal tokens, SA gives 2 / (e^beta + N - 1) divided by |A| =
     (e^{2 beta} + N - 1)^{1/2} / (e^beta + N - 1): they begin (e^beta + N - 1) /
     (e^{2 beta} + N - 1)^{1/2} times as fast, which is at most sqrt N, and about that for
@@ -116,8 +116,8 @@ def equiangular_cosine(
         ds/dt = 1 / (q r |A|),   dr/dt = <u, A> / |A|,
         SA: q = (e^{beta (1 - g)} + N - 1) / (2 N);   USA: q = e^{-beta g} / 2,
 
-    without |A| unless the branch is normalised, and with r = 1 for "after" and "ngpt". Errors
-    grow with e^beta, as those of rounding t do: from 0 to 1e-9 at beta = 16 and 1e-3 at beta = 30.
+    without |A| unless the branch is normalised, and with r = 1 for "after" and "ngpt". Errors grow
+    with e^beta, as do those of rounding t: up to 1e-9 at beta = 16 and up to 1e-3 at beta = 30.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def equiangular_length(
 ) -> NDArray[np.float64]:
     """Return the length r of N tokens at `times`.
 
-    Arguments and errors are those of `equiangular_cosine`. As a function of the cosine it is the
+    Arguments and errors are those of `equiangular_cosine`. As a function of the cosine, r is the
     same for "before" and "sandwich".
     """
     return _equiangular(times, tokens, beta, start, normalised, normalise)[1]

@@ -33,7 +33,7 @@ def sphere_flow(
     tolerance: float = 1e-5,
     chunk: int | None = None,
 ) -> xr.Dataset:
-    """Follow tokens on the sphere, or their directions and lengths, and keep Gram matrices of them.
+    """Follow tokens on the sphere, or their directions and lengths, and keep their Gram matrices.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ def sphere_flow(
     times
         Increasing times >= 0.
     normalise
-        Where the layers normalise whose flow this is, as in `sphere_network`: "after" (Post-LN,
-        the flow on the sphere), "before" (Pre-LN), "sandwich" (Peri-LN), "ngpt", None, or
+        Where the layers that this flow describes normalise, as in `sphere_network`: "after"
+        (Post-LN, the flow on the sphere), "before" (Pre-LN), "sandwich" (Peri-LN), "ngpt", None, or
         ``MixLN(until)``. Lengths of tokens are 1 at first, and constant for "after" and "ngpt".
     betas
         Inverse temperatures that replace the attention's. The same initial tokens are followed for
-        each, all together.
+        each of them, all at once.
     keep
         "V" for the Gram matrices, which `compare` and figures need, or a function of Gram matrices
         (B, N, N) that returns a tensor (B, ...), such as ``lambda v: cluster_count(v, 1e-3)``.
@@ -69,8 +69,8 @@ def sphere_flow(
     xarray.Dataset
         A result like those of the samplers, with
 
-        - `V` (time, sample, row, col), the Gram matrices, to rounding symmetric and positive
-          semidefinite, and `stopping_time`, which is infinite because nothing explodes; or, with a
+        - `V` (time, sample, row, col), the Gram matrices, symmetric and positive semidefinite up to
+          rounding, and `stopping_time`, which is infinite because nothing explodes; or, with a
           function, `kept` (time, sample, ...). The diagonal is 1 for "after" and "ngpt"; otherwise
           its roots are `length` (time, sample, row), and ``sa.correlations(V)`` the cosines;
         - `start` (sample, row, feature);

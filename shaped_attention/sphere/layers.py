@@ -97,7 +97,7 @@ def sphere_network(
         None: x' = x + h A(x); or ``MixLN(until)``, "after" in layers at times h k < until and
         "before" in later ones. Noise needs "after".
     save_every
-        Number of layers between stored ones; layer 0 and the last are always stored.
+        Number of layers between stored ones; layer 0 and the last layer are always stored.
     keep
         "V" for the Gram matrices, or a function of Gram matrices (B, N, N) that returns (B, ...);
         chunks of samples call it from several threads.
@@ -114,7 +114,7 @@ def sphere_network(
         If an argument is outside its range.
     FloatingPointError
         If the norm of a token overflows, or a token to be normalised is zero. (Without
-        normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.) If
+        normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.) Also if
         a layer that reads normalised tokens ("before", "sandwich", `MixLN`) moves one against its
         direction by more than its length, as under repulsion, whose flow reaches length 0 in finite
         time.
@@ -175,10 +175,10 @@ def noisy_chain(
 
         R' = D D^T + E E^T,   D = F + s h w F + sigma sqrt(h/d) w F H,   E = sigma sqrt(h/d) w F B,
 
-    exactly. The next F is [D, E] with normalised rows, reduced by QR to N columns if it has more.
-    B has c rows, as many as w F has columns, and d - r columns if d - r <= c + 1, else c: F never
-    has more than d columns. With `noise` a root of its S, of at most N columns, replaces w F in the
-    noise; its law is the same from F as from X.
+    exactly. The next F is [D, E] with normalised rows, reduced by QR to N columns if it has more. B
+    has c rows, as many as w F has columns, and d - r columns if d - r <= c + 1, else c, so F never
+    has more than d columns. With `noise`, a root of its S with at most N columns replaces w F in
+    the noise; its law is the same from F as from X.
 
     As h -> 0 this integrates, to weak order 1, the SDE of Gram matrices with the drift
     `SphereAttention.gram_field` and the bracket `gram_bracket`. For any h its matrices are positive

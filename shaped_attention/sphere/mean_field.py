@@ -59,14 +59,14 @@ def mean_field(
         Inverse temperature; finite, at most 600 in absolute value.
     density
         Initial density: averages over equal cells of [-pi, pi), or a function of arrays of angles.
-        It must be nonnegative and have mass 1 to 1e-6.
+        It must be nonnegative and have mass 1 to within 1e-6.
     times
         Increasing times >= 0.
     normalised, repulsion
         Whether attention is normalised by its sum (SA) or not (USA); whether V = -I.
     cells
-        Number of cells if the density is a function, at least 8. The cost of a step grows as its
-        square.
+        Number of cells if the density is a function, at least 8. The cost of a step grows as the
+        square of this number.
     rescale
         Whether to divide the initial density by its mass.
 
@@ -76,8 +76,8 @@ def mean_field(
 
     - `density` (time, angle): averages over the cells with these centres;
     - `energy` (time): E; at beta = 0, int int cos(a - b) mu mu / 2, the limit up to a constant;
-    - `dissipation` (time): int chi^2 mu. Under USA with attraction it equals dE/dt; under SA
-      dE/dt = int Z chi^2 mu;
+    - `dissipation` (time): int chi^2 mu, with the velocity chi. Under USA with attraction it equals
+      dE/dt; under SA dE/dt = int Z chi^2 mu, with the normalisation Z of the weights;
     - `order` (time): the modulus of int e^{i a} mu.
 
     Raises
@@ -85,7 +85,8 @@ def mean_field(
     ValueError
         If an argument is outside its range.
     FloatingPointError
-        If more than 10^7 steps are needed, as for USA at large beta (exp(beta) times faster).
+        If more than 10^7 steps are needed, as under USA at large beta, which is exp(beta) times
+        faster than SA.
     """
     attention = SphereAttention(beta, normalised, repulsion)
     at = checked_times(times)

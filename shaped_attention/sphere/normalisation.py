@@ -37,7 +37,8 @@ from shaped_attention.results.plain_arguments import storable
 class MixLN:
     """Post-LN in the layers before the time `until` > 0, Pre-LN in later ones.
 
-    Li, Yin and Liu (arXiv 2412.13795). Raises ValueError unless `until` is positive and finite.
+    Proposed by Li, Yin and Liu (arXiv 2412.13795). Raises ValueError unless `until` is positive and
+    finite.
     """
 
     until: float

@@ -107,7 +107,7 @@ def mean_field_distance(
     Returns
     -------
     xarray.Dataset with `distance` and `standard` (size), the mean of W2 and its standard error, and
-    `rate`, `rate_error` of the fit a N^-r.
+    `rate` and `rate_error`, r of the fit a N^-r and its standard error.
 
     Raises
     ------

@@ -81,14 +81,15 @@ class RandomHeads(Noise):
     """Heads of attention with random queries, keys and values, which add up.
 
     The noise of a layer is sum_h w_h X V_h / sqrt(H d). The weights w_h are those of the attention,
-    with its beta, normalisation and mask, of the scores <Q_h x_i, K_h x_j> / sqrt k in place of
-    <x_i, x_j>. For unit tokens these have standard deviation 1, so that of the logits is beta.
+    with its beta, normalisation and mask, but with the scores <Q_h x_i, K_h x_j> / sqrt k in place
+    of <x_i, x_j>. For unit tokens these scores have standard deviation 1, so the logits have
+    standard deviation beta.
 
     Parameters
     ----------
     heads
         Number of heads H from 1 to 32,766: a layer has at most 65,536 random matrices, of which
-        heads need two each. The speed of the tokens does not depend on it.
+        heads need two each. The speed of the tokens does not depend on H.
     key_width
         Number of rows k of the Gaussian matrices Q_h and K_h (k, d); None for the limit
         k -> infinity, x_i^T M_h x_j with a Gaussian matrix M_h (d, d).
@@ -156,8 +157,8 @@ class RandomMLP(Noise):
     Raises
     ------
     ValueError
-        If an argument is outside its range, or kappa is needed, because `width` is None, and not
-        known to 1e-10, because phi is not smooth.
+        If an argument is outside its range, or `width` is None but kappa is not known to 1e-10,
+        because phi is not smooth.
     """
 
     activation: str

@@ -54,7 +54,7 @@ def uniform_start(
     N Gaussian vectors in R^d are L Q, where Q has orthonormal rows and L is Bartlett's factor of a
     Wishart_N(d) matrix (the Gaussian matrix itself if d < N + 2). The tokens are the rows of L
     divided by their norms, so r = d if d < N + 2 and r = N otherwise. They depend on the device
-    only by rounding.
+    only through rounding.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def uniform_start(
 
 @with_types
 def equiangular_start(tokens: int, cosine: float) -> Float[Tensor, "1 N N"]:
-    """Return tokens with the same cosine, in [-1 / (N - 1), 1], between any two.
+    """Return tokens any two of which have the same cosine, in [-1 / (N - 1), 1].
 
     Raises
     ------

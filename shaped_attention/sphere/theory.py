@@ -56,10 +56,10 @@ def final_rate(
     Near one cluster at c, u_i = c + y_i, |A| is a = 1 for SA and e^beta for USA, and to first order
     dy_i/dt = (a / s) (mean(y) - y_i), where the mean is over the tokens that i sees, and s is the
     divisor of `normalisation`: a / s is a for "after", 1 for "ngpt", and 1 / t for the others,
-    whose lengths grow like a t or t. With full attention differences decay as e^{-k t}, or as
-    1 / t. With causal attention y_0 stays and y_i decays at the rates k j / (j + 1), 1 <= j <= i,
-    of which that of the second token, k / 2, is the smallest. And 1 - <u_i, u_j> =
-    |y_i - y_j|^2 / 2 decays as the square.
+    whose lengths grow like a t or t. With full attention differences decay as e^{-k t}, or as 1 /
+    t. With causal attention y_0 stays and y_i decays at the rates k j / (j + 1), 1 <= j <= i, of
+    which that of the second token, k / 2, is the smallest. Since 1 - <u_i, u_j> = |y_i - y_j|^2 /
+    2, it decays as the square of such a difference.
 
     Raises
     ------
@@ -79,8 +79,8 @@ def mode_growth(mode: int, beta: float, normalised: bool = True) -> float:
 
     For the mean field (1 + epsilon cos(k a)) / (2 pi) the weighted average of SA has the potential
     log(I_0(beta) + epsilon I_k(beta) cos(k a)) / beta, so to first order in epsilon the continuity
-    equation gives d epsilon/dt = r epsilon with r = k^2 I_k(beta) / (beta I_0(beta)), and for USA
-    r = k^2 I_k(beta) / beta (I_k the modified Bessel functions). For beta > 0 the largest is
+    equation gives d epsilon/dt = r epsilon with r = k^2 I_k(beta) / (beta I_0(beta)), and for USA r
+    = k^2 I_k(beta) / beta (I_k the modified Bessel functions). For beta > 0 the rate is largest
     near k = sqrt(2 beta), the number of clusters that form first.
 
     Raises

@@ -92,7 +92,7 @@ def two_tokens(
         - `antipode` (cosine): the probability of converging to -1, to 1e-9; if neither end
           attracts, the cosine never converges, and it is 0;
         - `scale_density` and `speed_density` (cosine): s'(r) and m'(r) = 2 / (a s'), with s' = 1 at
-          r = 0. They overflow to infinity, or vanish, for d in the hundreds. If neither end
+          r = 0. For d in the hundreds they overflow to infinity or underflow to 0. If neither end
           attracts, the stationary density of the cosine is proportional to m';
         - `exit_time` (cosine): the mean time until the cosine is at most -1 + delta or at least
           1 - delta; 0 from there on.

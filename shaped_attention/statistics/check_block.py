@@ -57,10 +57,10 @@ def check_block(
     block
         The block; schedules are replaced by their values at depth 0.
     v0
-        Covariance (m, m) at which it is checked, and at twice it.
+        Covariance (m, m) at which the block is checked, as well as at twice this covariance.
     width
         Width of the networks, by default the smallest multiple of the number of groups with at
-        least 4 m columns a group, and 32 columns in all.
+        least 4 m columns per group, and 32 columns in all.
     samples
         Number of networks; the chain has ten times and a wide layer a thousand times as many.
     seed

@@ -75,7 +75,8 @@ def compare(
     All statements assume that the two results are independent. Results of one sampler with one seed
     share random numbers. The KS bands then remain valid, but not sharp; the other intervals and
     p-values do not, and the verdict says so. Use different seeds. The verdict also reports
-    different initial covariances, layers or radii, which are reason enough for laws to differ.
+    different initial covariances, layers or radii, each of which is reason enough for laws to
+    differ.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ def compare(
     seed
         Nonnegative integer. The table depends only on it and on the two results.
     transport
-        Whether to add Wasserstein-2 distances of the observables and of V itself, which takes
+        Whether to add Wasserstein-2 distances of the observables and of V itself, which takes a few
         seconds more.
 
     Returns
@@ -114,12 +115,12 @@ def compare(
         multiplicity; the median, 5 % and 95 % quantiles of both; and ``resolved``, true where the
         DKW-Massart lower bound of the KS distance, at Bonferroni-corrected confidence, is positive.
         The stopping time of independent results is also resolved where ``stopped_p_value`` is at
-        most the corrected level, in which it counts as one more observable: ties hide rare stops
-        from the KS distance.
+        most the corrected level, which counts it as one more observable: ties hide rare stops from
+        the KS distance.
 
         Scalars: ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables;
-        ``stopped_first`` and ``stopped_second``, the fractions stopped by that time, and
-        ``stopped_p_value`` of Fisher's exact test that their probabilities are equal.
+        ``stopped_first`` and ``stopped_second``, the fractions of paths that have stopped by that
+        time, and ``stopped_p_value`` of Fisher's exact test that their probabilities are equal.
         Attributes: the settings, sizes, ``smallest_resolvable_ks`` and ``verdict``, and
         ``independent``, ``own_weights``, ``same_start``, ``same_layer`` and ``same_radius`` as 1 or
         0 (1 if unknown).

@@ -76,7 +76,8 @@ def convergence(
     samples
         Number of pairs of paths.
     seed
-        Seed from which that of each width is derived: errors at different widths are independent.
+        Seed from which the seed of each width is derived, so that errors at different widths are
+        independent.
     radius
         Radius at which paths stop, by default 10 |V_0| (the theorem is local): a pair of paths
         stops before the step in which |V| (Frobenius norm) of either would reach the radius.

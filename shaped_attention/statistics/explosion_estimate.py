@@ -43,7 +43,7 @@ FEWEST = 20
 
 @recorded(level="confidence")
 def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
-    """Estimate the probability that a path explodes, not only reaches the radius.
+    """Estimate the probability that a path explodes, rather than only reaches the radius.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ def expectation(
     layer, v0, horizon, seed, radius, device
         As in `shaped_attention.integrate_sde`. A path stops at the first grid time with |V| >=
         radius, and f is evaluated there. Extrapolation and bias rely on weak order 1, which is lost
-        to the extent that paths stop (`stopped`), which is reported by a warning.
+        to the extent that paths stop (`stopped`); a warning reports this.
     observable
         Lipschitz function f, as in `shaped_attention.rare_event`, with finite values. A function
         may be called from several threads.
@@ -197,9 +197,10 @@ def expectation(
       finer path, `level_cost` of a sample in Euler steps, fine and coarse, and `stopped`, the
       fraction of samples in which a path reached the radius;
     - `cost`, the number of Euler steps taken, and `plain_cost`, the number that plain Monte Carlo
-      would take for the same standard error and, with a bias of Y_L h / h_L, a bias of at most
-      tolerance / sqrt 2. Most of the gain is due to extrapolation: at tolerances of 10^-4 and more,
-      plain paths with the finest step here would cost less if one knew how to choose that step.
+      would take for the same standard error and, with a bias of Y_L h / h_L at step h (Y_L is the
+      mean on the finest level, h_L its step), a bias of at most tolerance / sqrt 2. Most of the
+      gain is due to extrapolation: at tolerances of 10^-4 and more, plain paths with the finest
+      step here would cost less if one knew how to choose that step.
 
     Its attribute `converged` is 0, and a warning is logged, if levels or budget did not suffice.
 
@@ -212,8 +213,8 @@ def expectation(
     Warns
     -----
     UserWarning
-        If paths reached the radius, or the first samples suggest that the call takes more than a
-        minute.
+        If paths reached the radius, or the first samples suggest that the call will take more than
+        a minute.
     """
     began = time.perf_counter()
     check_limit(layer)

@@ -98,20 +98,21 @@ def rare_event(
     ----------
     layer, v0, seed, radius
         As in `shaped_attention.simulate_chain`, with one v0 for all paths. A path that stops at the
-        radius counts with its value there. A radius must be beyond the level of a size of V; the
-        default is then increased to 4 m times that size.
+        radius counts with its value there. If the observable is a size of V, the radius must lie
+        beyond the level; the default is then raised to at least 4 m times that size.
     observable
         A name of `shaped_attention.observables`; "norm", the Frobenius norm of V; "u", V_11 - 2
         V_12 + V_22 for two tokens and 4 |C V C| / m in general, C = I - 11^T / m; "module:function"
         or a function that maps V (samples, m, m) to numbers (samples,).
     level, above
-        The event: the observable is at least the level, or at most if `above` is False.
+        The event: the observable is at least the level, or at most the level if `above` is False.
     when
         "ever": at any layer or step after the first; "end": at the last.
     horizon, step, method
         For the SDE, as in `shaped_attention.integrate_sde`; the step is 0.01 by default. With
         "clock" the level is moved so that a path that passes it between two steps counts; "direct"
-        is the scheme itself at its steps. None, the default, is the clock where paths can explode.
+        is the scheme itself at its steps. None, the default, means the clock where paths can
+        explode.
     width, depth
         For the chain in place of horizon and step.
     replicas
@@ -140,10 +141,10 @@ def rare_event(
     xarray.Dataset with
 
     - `probability`, the mean of the runs, its `relative_error`, the standard error over it, and
-      `interval` (bound), Student's on the scale of the logarithm. If all runs agree, it is that of
+      `interval` (bound), Student's on the logarithmic scale. If all runs agree, it is that of
       Clopper and Pearson for their first replicas;
-    - `cost`, in paths: the number of steps taken over those of a path, with 256 pilot paths; the
-      number of `steps` itself; the attribute `seconds` has the time of this call;
+    - `cost`, in paths: the number of steps taken divided by that of one path, including 256 pilot
+      paths; the number of `steps` itself; the attribute `seconds` has the time of this call;
     - `estimator`, "splitting" or "plain"; plain paths are taken for events at the end, if they have
       the same error in less time;
     - `stopped_share`, the share of paths that had stopped at the radius before the end among those

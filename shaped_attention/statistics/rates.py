@@ -80,7 +80,7 @@ def distances_by_width(
     radius: float | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Compute the KS distances between chains and the SDE at the horizon, by width, and the rate.
+    """Compute the KS distances between chains and the SDE at the horizon by width, and their rate.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def distances_by_width(
     samples
         Number of samples of each chain and of its SDE.
     seed
-        Seed from which that of each width is derived.
+        Seed from which the seed of each width is derived.
     progress
         Whether to show a progress bar; None shows it if the error stream is a terminal.
 
@@ -108,8 +108,8 @@ def distances_by_width(
     - `distance` (width, observable): the Kolmogorov-Smirnov distance for each of the `observables`;
     - `noise`: the standard deviation of a difference of two empirical distribution functions at a
       median, sqrt(2/N) / 2. The distance of equal laws is about 1.7 times as large;
-    - `rate`, `rate_error` (observable): r of a fit a n^-r to the distances above 4 noise (smaller
-      distances are biased upwards); NaN unless there are two.
+    - `rate`, `rate_error` (observable): r of a fit a n^-r to the distances above 4 times `noise`
+      (smaller distances are biased upwards); NaN unless there are at least two.
 
     Raises
     ------

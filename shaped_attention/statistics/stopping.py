@@ -1,7 +1,7 @@
 """When paths leave a range, reach a radius or explode: what `sa.stopping` offers.
 
 Exit times of the eigenvalues of V and explosion as functions of gamma and tau_0 are here;
-extrapolated and tilted probabilities in `explosion_estimate` and `tilting`.
+extrapolated and tilted probabilities are in `explosion_estimate` and `tilting`.
 """
 
 from __future__ import annotations
@@ -252,8 +252,8 @@ def stopping_map(
     samples
         Number of samples per cell.
     seed
-        Seed from which, together with gamma and tau_0, the seed of a cell is derived: a cell has
-        the same values in every grid.
+        Seed from which, together with gamma and tau_0, the seed of a cell is derived, so that a
+        cell has the same values in every grid.
     smallest, largest
         Range of eigenvalues.
     progress

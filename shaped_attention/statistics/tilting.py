@@ -53,8 +53,9 @@ def tilted_probability(
 ) -> xr.Dataset:
     """Estimate the probability that the scalar u of an exact law reaches a level, by tilted paths.
 
-    It checks `explosion_law` and `rare_event` by a third way: the relative standard deviation of a
-    path is below 1/2 down to 10^-9. The error of the step is about 1 % there at the default.
+    This third method checks `explosion_law` and `rare_event`: the relative standard deviation of a
+    path is below 1/2 down to probabilities of 10^-9, where the default step causes an error of
+    about 1 %.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def tilted_probability(
     replicas, runs
         Paths of a run, 8 or more, and independent runs, 2 or more.
     seed
-        Seed from which that of each run is derived.
+        Seed from which the seed of each run is derived.
     confidence
         Confidence level of the interval.
 

@@ -64,7 +64,7 @@ def plan_sweep(sweep: Sweep | str | Path) -> Plan:
     """Count cells and units, estimate memory, and time up to four cells per sampler.
 
     The probes run ever larger parts of a unit, until one takes a fifth of a second. The times of
-    other cells are interpolated by their cost. `sweep` may be the path of a TOML file.
+    other cells are interpolated according to their cost. `sweep` may be the path of a TOML file.
 
     Raises
     ------

@@ -66,8 +66,8 @@ def open_sweep(path: str | Path) -> xr.Dataset:
       are NaN, and `kept` has the names of the observables;
     - `moments` (block, time, observable, power): sums of values, and of squared deviations from
       the block's mean; the observable 'stopped' is 1 for paths that reached the radius;
-    - `stopping` (block, stopping_bin): counts of stopping times in bins of [0, T], and of paths
-      that did not stop in the last bin;
+    - `stopping` (block, stopping_bin): counts of stopping times in bins of [0, T]; the last bin
+      counts the paths that did not stop;
     - `drawn` (block): number of samples of each block in the store;
     - `reason`: why the cell stopped: 'samples', 'target', 'failed', 'time' or '' (not yet known).
 

@@ -51,11 +51,11 @@ def run_sweep(
         Folder of the store, which is created or continued.
     engine
         Where units run: `InProcess` (the default), `Processes`, an executor (with `ExecutorEngine`,
-        you set how many units it runs at a time) or `dask_engine`. The caller closes it. On the
-        same type of device, it does not change the results.
+        you set how many units it runs at a time) or `dask_engine`. The caller closes the engine,
+        which does not change the results on the same type of device.
     retries
         Number of further attempts at a unit that raises an error, or whose worker dies while it
-        runs alone. The unit is then abandoned, and the store records its error.
+        runs alone. Then the unit is abandoned, and the store records its error.
     progress
         Whether to show a bar; by default if the standard error stream is a terminal.
     accept_changed_code
@@ -66,7 +66,7 @@ def run_sweep(
         number of older units.
     seconds
         Time limit of this run; by default `seconds` of the sweep. No unit starts if it is expected
-        to end more than 10 % later.
+        to end more than 10 % after the limit.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def resume_sweep(path: str | Path, *, trust: Sequence[str] = (), **options: Any)
     StoreError
         If there is no store, or as in `run_sweep`.
     ValueError
-        If the store names a layer function of a module that `trust` lacks.
+        If the store names a layer function of a module that is not in `trust`.
     """
     sweep = Store(path).sweep
     sweep.check_trusted(trust)

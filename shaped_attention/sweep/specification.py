@@ -40,8 +40,8 @@ class Sweep(Grid):
         One or more of 'network', 'chain' and 'sde'; for the layers 'sphere' and 'model', the name
         of the layer.
     samples, block
-        Number of samples per cell and sampler (with a target, at most), and per work unit; by
-        default `block` is 1024, or `samples` if that is smaller.
+        Number of samples per cell and sampler (an upper bound if there is a target), and per work
+        unit; by default `block` is 1024, or `samples` if that is smaller.
     seed
         An integer >= 0.
     keep
@@ -49,7 +49,8 @@ class Sweep(Grid):
     names
         Observables to keep; by default all that every cell has.
     fractions
-        Times to store, as fractions of the horizon (of a model's depth) in [0, 1], increasing.
+        Times to store, as increasing fractions in [0, 1] of the horizon (for a model, of its
+        depth).
     device, dtype
         As in the samplers.
     target
@@ -57,8 +58,8 @@ class Sweep(Grid):
     seconds
         Seconds after which a run starts no further units; None for no limit.
     written
-        Whether the sweep is read from a store. Its cells are then not checked, because this was
-        done when the store was made, and checking might run code that the store names.
+        Whether the sweep is read from a store. Its cells are then not checked, because they were
+        checked when the store was made, and checking them might run code that the store names.
 
     Raises
     ------

@@ -69,8 +69,8 @@ def read_sweep(path: str | Path) -> Sweep:
     Raises
     ------
     SweepFaultsError
-        If the file has faults. First come what cannot be read and values of the wrong type, then
-        all others.
+        If the file has faults. Those that cannot be read and values of the wrong type come first,
+        then all others.
     """
     source = Path(path)
     try:

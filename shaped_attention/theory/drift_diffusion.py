@@ -47,11 +47,11 @@ def drift(
         Relative depth t / T in [0, 1] at which schedules are evaluated; a layer with schedules
         needs it.
     parameters
-        Tensors () that replace parameters, by name, as in `pathwise`. The result is differentiable
-        in them if `v` is a tensor.
+        Tensors of shape () that replace parameters, by name, as in `pathwise`. The result is
+        differentiable in them if `v` is a tensor.
     tangents
         Number p of tangents. `v` is then the covariance U of (1 + p) m rows, those of the tokens
-        and of each tangent, and so is the result (`WithTangents`).
+        and of each tangent, and the result is the drift of U (`WithTangents`).
 
     Raises
     ------

@@ -35,10 +35,11 @@ def record_covariances(
 ) -> xr.Dataset:
     """Record V = X X^T / n of the token streams that modules of any torch model return.
 
-    The result has the variables of a sampler's or, for a model of the `transformers` library, those
-    of `simulate_model`'s, so `compare` and `plots.trajectories` accept it. Its samples are the
-    inputs of one model and share the weights. The law over random weights requires one model per
-    sample: give several models, or join results with `xarray.concat` along ``sample``.
+    The result has the variables of a sampler's result or, for a model of the `transformers`
+    library, of one of `simulate_model`, so `compare` and `plots.trajectories` accept it. Its
+    samples are the inputs of one model and share the weights. The law over random weights requires
+    one model per sample: give several models, or join results with `xarray.concat` along
+    ``sample``.
 
     Parameters
     ----------
@@ -46,8 +47,8 @@ def record_covariances(
         Model, called once without gradients as ``model(inputs)`` (``model(**inputs)`` for a dict);
         or several, as a list or an iterator that makes one at a time.
     inputs
-        Its input. For a model of the `transformers` library, token ids (m,) or (batch, m), or a
-        dict. Padding positions are recorded too.
+        Input of the model. For a model of the `transformers` library, token ids (m,) or (batch, m),
+        or a dict. Padding positions are recorded too.
     choose
         Function of a module's name and the module: whether its output (..., m, n), or the first
         element of a tuple, is recorded. By default the blocks of a `ShapedTransformer`, or the

@@ -150,7 +150,7 @@ class ShapedTransformer(nn.Module):
         Raises
         ------
         ValueError
-            If `inputs` is not a tensor of the required type, or tokens have a wrong width.
+            If `inputs` is not a tensor of the required type, or tokens have the wrong width.
         """
         tokens = self._embedded(inputs)
         if tokens.shape[-1] != self.width or tokens.ndim < 2:

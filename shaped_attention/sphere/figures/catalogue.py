@@ -306,7 +306,7 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
           the same law of starts `drift` and `diffusion` of V_aa at t = 0 and
           `shaped_square` (shaped_time, position), the mean squared cosine with the first token;
         - "mixture": `clusters`, and `mass` and `gap` (cluster), the masses of the clusters and, on
-          the circle, the angles between neighbours, each from the largest on, by dimension, size
+          the circle, the angles between neighbours, each in decreasing order, by dimension, size
           and beta; `fastest_mode` (beta) of the mean field, and distribution functions of angles,
           `mean_field` and `tokens_below` (beta, angle);
         - "noise": the mean cosine and the fraction of close pairs (measure) of noisy chains and
@@ -318,12 +318,12 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
           orthogonal, and `simulated` (beta, scheme, mark), its mean in flows from uniform tokens;
         - "histograms": those of `inner_products`.
     options
-        Options of the command, with underscores, and defaults that its ``--help`` shows; also
-        `times`, increasing times >= 0, where there are several.
+        Options of the command, written with underscores, with the defaults that its ``--help``
+        shows; also `times`, increasing times >= 0, for figures that show several times.
 
     Returns
     -------
-    xarray.Dataset that can be saved, loaded and run again as every result.
+    xarray.Dataset that can be saved, loaded and run again like every result.
 
     Raises
     ------

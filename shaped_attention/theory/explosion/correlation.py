@@ -79,16 +79,16 @@ def correlation_law(
     samples
         Number of paths.
     step
-        Step of log u, as the variance of its noise.
+        Step of log u, measured by the variance of its noise.
     seed
         Seed of the random numbers.
 
     Returns
     -------
-    xarray.Dataset with `density` (rho), its mean over the cell with this centre, and `distribution`
-    (edge), both of the correlation together with the event that u stays below the level; their
-    standard errors `density_error` and `distribution_error`; the exact probability `stopped` of the
-    complement, and `stopped_estimate` of these paths.
+    xarray.Dataset with `density` (rho), its mean over the cell centred at rho, and `distribution`
+    (edge), both restricted to the event that u stays below the level; their standard errors
+    `density_error` and `distribution_error`; the exact probability `stopped` of the complement, and
+    its estimate `stopped_estimate` from these paths.
 
     Raises
     ------
