@@ -297,7 +297,7 @@ def _report(
     sections = [("Drift b = lim n E[V' - V | V]", drift_entries(limit, exchangeable))]
     if correction:
         if len(layer) > 1:
-            raise ValueError(f"block={name!r}: the correction is derived for a single block")
+            raise ValueError(f"block={name!r}: the correction is derived only for a single block")
         next_order = drift_correction(layer[0], limit.tokens)
         heading = "Finite width: n E[V' - V | V] = b + b1 / n + O(n^-2)"
         sections.append((heading, drift_entries(next_order, exchangeable, "b1")))

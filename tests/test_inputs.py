@@ -183,7 +183,7 @@ REFUSED: dict[str, tuple[str, Writer, str | None, str]] = {
     "pt, list": ("a.pt", as_pt([torch.ones(2, 2)]), None, "object of type list"),
     "pt, key for a tensor": ("a.pt", as_pt(torch.ones(2, 2)), "x", "one tensor without a name"),
     "pt, unknown key": ("a.pt", as_pt({"x": torch.ones(2, 2)}), "z", "the keys are 'x'"),
-    "pt, key of a number": ("a.pt", as_pt({"x": 3}), "x", "no array is called key='x'"),
+    "pt, key of a number": ("a.pt", as_pt({"x": 3}), "x", "no array has the key 'x'"),
     "pt, two matrices": (
         "a.pt",
         as_pt({"x": torch.ones(2, 2), "y": torch.ones(2, 2)}),

@@ -218,7 +218,7 @@ def test_bad_input():
         _ = x + y
     with pytest.raises(ValueError, match="create both spaces and the matrix before you draw"):
         lazy.Matrix(a, b)
-    with pytest.raises(ValueError, match="the same samples, seed, dtype and device"):
+    with pytest.raises(ValueError, match="the same number of samples, seed, dtype and device"):
         lazy.Matrix(a, lazy.Space(4, 2))
     with pytest.raises(ValueError, match="std must be positive and finite; got 0"):
         lazy.Matrix(a, a, std=0.0)

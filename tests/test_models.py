@@ -293,14 +293,14 @@ def test_tokens_are_refused(config, tokens, message):
     [
         (
             sa.ShapedMLP(0.5),
-            "layer 1 of own begins with 0 heads of attention, not at least one, which",
+            "layer 1 of own begins with 0 heads of attention, but entropy=True needs at least one",
         ),
         ([sa.ShapedMLP(0.5), sa.ShapedAttention(0.5)], "layer 1 of own begins with 0 heads"),
         (
             sa.Pattern(
                 [[sa.ShapedAttention(0.5, heads=k, output_projection=True)] for k in (2, 4)]
             ),
-            "layer 2 of own begins with 4 heads of attention, not 2, which entropy=True needs",
+            "layer 2 of own begins with 4 heads of attention, but entropy=True needs 2, as in",
         ),
     ],
 )

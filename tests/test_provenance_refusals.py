@@ -34,7 +34,7 @@ def test_records_that_were_tampered_with_are_refused(tmp_path):
         (tampered(flow, "shaped_attention:gone"), "cannot be imported"),
         (tampered(flow, "nothing"), "function 'nothing', which is not of the form module:name"),
         (tampered(flow, start="gone"), "the argument start of sphere_flow"),
-        (tampered(flow, path=path), "the argument path, unknown to sphere_flow"),
+        (tampered(flow, path=path), "the argument path, which sphere_flow does not have"),
         (
             tampered(flow, start={"tensor": "float64", "variable": "W"}),
             "invalid argument start: 'W'",

@@ -304,7 +304,7 @@ REFUSED = [
     (sa.ShapedAttention(0.5), joint(2, 1), -1, "tangents must be an integer >= 0; got -1"),
     (
         sa.Normalised(sa.ShapedAttention(0.5), "after", "rms"), joint(2, 1), 1,
-        "tangents of normalised blocks are not derived",
+        "none is derived for tangents of normalised blocks",
     ),
     (
         sa.ShapedAttention(0.5, qk_norm=True, key_size=8), joint(2, 1), 1,

@@ -189,8 +189,8 @@ def _check_heads(model: Model) -> None:
     wrong = next((k for k, count in enumerate(counts) if count not in (counts[0] or -1,)), None)
     if wrong is not None:
         raise ValueError(
-            f"layer {wrong + 1} of {model} begins with {counts[wrong]} heads of attention, not "
-            f"{counts[0] or 'at least one'}, which entropy=True needs"
+            f"layer {wrong + 1} of {model} begins with {counts[wrong]} heads of attention, but "
+            f"entropy=True needs {f'{counts[0]}, as in layer 1' if counts[0] else 'at least one'}"
         )
 
 

@@ -71,7 +71,9 @@ class AttentionLimit(Limit):
     def on_copies(self, copies: int) -> Limit | str:
         """Return the limit with block diagonal weights w."""
         if self.moments.normed_sizes is not None:
-            return "tangents of QK-norm over a fixed number of columns are not derived (key_size)"
+            return (
+                "none is derived for tangents of QK-norm over a fixed number of columns (key_size)"
+            )
         return replace(self, moments=replace(self.moments, copies=copies))
 
     def _left(self, p: Parameters) -> Any:

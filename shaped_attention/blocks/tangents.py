@@ -166,7 +166,7 @@ class WithTangents(Block):
         if isinstance(values, str):
             return values
         if values.normalised:
-            return "tangents of normalised blocks are not derived"
+            return "none is derived for tangents of normalised blocks"
         one, two = values.on_copies(1), values.on_copies(2)
         if isinstance(one, str):
             return one

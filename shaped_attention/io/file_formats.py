@@ -203,7 +203,7 @@ def _choice(
     if key is not None:
         if key not in arrays:
             thing = "no array" if key in labels else "nothing"
-            raise ValueError(f"{name}: {thing} is called key={key!r}; {_listing(labels)}")
+            raise ValueError(f"{name}: {thing} has the key {key!r}; {_listing(labels)}")
         return key, f"{name} (key {key!r})"
     # A lone array is meant whatever its shape: then its defect is reported, not its absence.
     candidates = arrays if len(labels) == 1 else fitting

@@ -93,8 +93,8 @@ class Source:
             return
         if self.settings != other.settings:
             raise ValueError(
-                "spaces of one network must have the same samples, seed, dtype and device; got "
-                f"{self.settings} and {other.settings}"
+                "spaces of one network must have the same number of samples, seed, dtype "
+                f"and device; got {self.settings} and {other.settings}"
             )
         if self.used and other.used:
             raise ValueError(

@@ -199,7 +199,7 @@ def call_of(
         if name in arguments:
             raise ValueError(f"result has the argument {name}, which no record has")
     for name in arguments.keys() - parameters.keys():
-        raise ValueError(f"result has the argument {name}, unknown to {function.__name__}")
+        raise ValueError(f"result has the argument {name}, which {function.__name__} does not have")
     recorded_arguments = {}
     for name, parameter in parameters.items():
         if name in replaced or (name not in arguments and parameter.default is not parameter.empty):

@@ -248,7 +248,7 @@ def _check_degrees(spec: Specification, width: int) -> None:
     m = spec.tokens
     least = least_width(m, spec.groups)
     if width < least:
-        groups = f"{m} tokens with groups of columns (heads): {spec.groups}"
+        groups = f"{m} tokens where the number of groups of columns (heads) is {spec.groups}"
         raise argument_error("widths", f">= {least}, to couple {groups}", width)
     for block in spec.blocks:
         if reason := coupling_reason(block, m, width):

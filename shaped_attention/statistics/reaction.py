@@ -72,7 +72,7 @@ def checked(function: Any, argument: str, count: int, finite: bool = False) -> C
         raise argument_error(argument, _NEEDED, function)
 
     def values(*arrays: Array) -> Array:
-        numbers = real_array(function(*arrays[:count]), f"{argument}: what it returned")
+        numbers = real_array(function(*arrays[:count]), f"the result of {argument}")
         bad = ~np.isfinite(numbers) if finite else np.isnan(numbers)
         if numbers.shape != (len(arrays[0]),) or bad.any():
             raise ValueError(

@@ -110,8 +110,8 @@ def clock(trial: Trial) -> Iterator[Check]:
         yield judged(
             name, bounded,
             "speed is None, and the terms of higher order cancel" if bounded else
-            f"speed is None, but the relative rate of V grows by {growth.max():.3g} if F is ten "
-            "times as large",
+            f"speed is None, but the relative rate of V grows by a factor of {growth.max():.3g} "
+            "if F is ten times as large",
         )  # fmt: skip
     else:
         ratio = _entries(speeds[1]) / np.maximum(derived[1], 1e-300)

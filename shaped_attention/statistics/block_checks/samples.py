@@ -79,7 +79,7 @@ def _smallest(pairs: dict[str, tuple[Observables, Observables]]) -> Check:
     corrected = min(1.0, p * len(values))
     return judged(
         "", corrected > _LEVEL,
-        f"smallest p-value times the number of {len(values)} tests: {corrected:.2g} ({where})",
+        f"smallest p-value times the number of tests ({len(values)}): {corrected:.2g} ({where})",
         f"a distance of {apart:.2g} between distribution functions, in half of all cases",
     )  # fmt: skip
 
