@@ -332,7 +332,10 @@ def test_what_does_not_fit_is_refused_in_a_sentence(options: dict[str, Any], mes
     ("options", "reason"),
     [
         ({"activation": "gelu"}, "its activation has no scale, so that a layer changes V by order"),
-        ({"hidden": 8}, "hidden units does not grow with the width; hidden_ratio, instead of hid"),
+        (
+            {"hidden": 8},
+            "hidden units does not grow with the width; with hidden_ratio instead of hid",
+        ),
     ],
 )
 def test_what_has_no_limit_says_why(options: dict[str, Any], reason: str) -> None:

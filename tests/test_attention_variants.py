@@ -297,8 +297,8 @@ def test_short_forms_are_values():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "Rope needs a base or angles, one of the two"),
-        ({"base": 10.0, "angles": [1.0]}, "Rope needs a base or angles, one of the two"),
+        ({}, "Rope needs either a base or angles, not both"),
+        ({"base": 10.0, "angles": [1.0]}, "Rope needs either a base or angles, not both"),
         ({"angles": [1.0], "factor": 2.0}, "rope factor must be 1 with angles; got 2.0"),
         ({"base": 10.0, "share": 2.0}, r"rope share must be in \[0, 1\]; got 2.0"),
     ],

@@ -171,7 +171,10 @@ def test_fields_of_blocks(options, message):
         (lambda: sa.covariance_of(np.ones((0, 3))), r"tokens must be an array .*; got shape \(0,"),
         (lambda: sa.covariance_of([[1.0, NAN]]), "tokens must be finite; they have NaN"),
         (lambda: sa.covariance_of([[1.0, 1j]]), "tokens must be real"),
-        (lambda: sa.covariance_of([[1e200, 1.0]]), "tokens must have .* it has entries up to 1e.2"),
+        (
+            lambda: sa.covariance_of([[1e200, 1.0]]),
+            "tokens must have .* they have entries up to 1e.2",
+        ),
         (lambda: sa.drift(LAYER, np.ones((2, 3))), r"^v must be of shape .*; got \(2, 3\)"),
         (lambda: sa.drift(LAYER, np.full((2, 2), NAN)), "v must be finite; it has NaN"),
         (lambda: sa.drift(LAYER, ASYMMETRIC), "v must be symmetric; .* up to 0.1$"),

@@ -59,7 +59,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
      f"config.rope_scaling.{ORIGINAL} must be config.{ORIGINAL}=8, if both are given; got 16"),
     ({"model_type": "olmo3", "pad_token_id": 0, "max_position_embeddings": 16,
       "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": False}},
-     "config.rope_scaling.truncate must be true for a type of layers, .*; got False"),
+     "config.rope_scaling.truncate must be true in parameters for a type of layer, .*; got False"),
     ({"rope_scaling": {"type": "linear"}},
      "config.rope_scaling.factor must be a number for the rope type 'linear'; got None"),
     ({"rope_scaling": LINEAR | {"factor": -4.0}},
@@ -78,7 +78,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
      r"config.short_factor must be a list of 8 numbers; got \[1.0\]"),
     ({"model_type": "phi3"}, "config.pad_token_id must be .*; got 32000"),
     ({"model_type": "gemma2", "layer_types": ["full_attention"]},
-     r"config.layer_types must be a list with an entry for each of 4 layers, or None for the "
+     r"config.layer_types must be a list of 4 entries, one for each layer, or None for the "
      r"default; got \['full_attention'\]"),
     ({"model_type": "gemma2", "layer_types": 7}, "config.layer_types must be a list; got 7"),
     ({"model_type": "gemma2", "layer_types": ["full_attention", "linear_attention"] * 2},
@@ -98,7 +98,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "qwen2", "use_sliding_window": 1},
      "config.use_sliding_window must be true or false; got 1"),
     ({"model_type": "smollm3", "pad_token_id": 0, "no_rope_layers": [1]},
-     r"config.no_rope_layers must be a list with an entry for each of 4 layers, .*; got \[1\]"),
+     r"config.no_rope_layers must be a list of 4 entries, .*; got \[1\]"),
     ({"model_type": "exaone4", "sliding_window_pattern": "LLLG"},
      "config.sliding_window_pattern must be an integer >= 1; got 'LLLG'"),
     ({"model_type": "granite", "residual_multiplier": 0.0},

@@ -95,15 +95,15 @@ def test_chunks_are_smaller_once_where_memory_is_full(
     monkeypatch.setattr(loop, "starting_paths", FullMemory(7))
     with pytest.raises(
         MemoryError,
-        match=r"^chain: the memory of cpu is full with 8 samples at a time; wait for other "
-        r"programs there, or pass a smaller chunk$",
+        match=r"^chain: the memory of cpu is full even with 8 samples at a time; wait for "
+        r"other programs there to end, or pass a smaller chunk$",
     ):
         run()
 
 
 def test_full_memory_is_a_sentence_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "starting_paths", FullMemory(0))
-    with pytest.raises(ClickException, match="is full with 8 samples"), one_sentence():
+    with pytest.raises(ClickException, match="is full even with 8 samples"), one_sentence():
         run()
 
 

@@ -130,7 +130,10 @@ def test_recorded_covariances_are_compared_and_drawn_beside_a_chain():
         ({"times": [0.5]}, "times must be 2 positive and increasing numbers"),
         ({"times": [0.5, 0.5]}, "positive and increasing"),
         ({"times": [0.0, 0.5]}, "positive and increasing"),
-        ({"choose": lambda name, _: name in ("0", "1")}, "the input of the first if initial=True"),
+        (
+            {"choose": lambda name, _: name in ("0", "1")},
+            "with initial=True, the shape of the input of the first",
+        ),
         ({"model": 1}, "model must be a torch.nn.Module; got 1"),
     ],
 )

@@ -210,11 +210,13 @@ BAD: dict[str, Any] = {
     "parameters has 'query_bias', which is not a parameter of ShapedAttention; 'gamma', 't": (
         lambda: sa.drift(BLOCK, EYE, parameters={"query_bias": torch.tensor(0.1)})
     ),
-    "blocks must have squares gamma.2 that add up to at most 1 .*; got 1.62": lambda: sa.pathwise(
-        sa.Parallel(BLOCK, BLOCK),
-        EYE,
-        **CHAIN,
-        parameters={"blocks": [{"gamma": torch.tensor(0.9)}, {"gamma": torch.tensor(0.9)}]},
+    "blocks must have weights gamma whose squares add up to at most 1 .*; got 1.62": lambda: (
+        sa.pathwise(
+            sa.Parallel(BLOCK, BLOCK),
+            EYE,
+            **CHAIN,
+            parameters={"blocks": [{"gamma": torch.tensor(0.9)}, {"gamma": torch.tensor(0.9)}]},
+        )
     ),
     r"c_plus=-4.89.*, c_minus=.*: at width 24 both slopes": lambda: sa.pathwise(
         sa.ShapedMLP(0.5),

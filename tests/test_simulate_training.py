@@ -263,7 +263,7 @@ def test_refusals_by_name(arguments, message):
 def test_rates_are_numbers_by_name_and_not_negative():
     with pytest.raises(ValueError, match="lr must be"):
         sa.SGD(-1.0)
-    with pytest.raises(ValueError, match="lr must be a number, or numbers by names"):
+    with pytest.raises(ValueError, match="lr must be a number, or a mapping from names"):
         sa.SGD({1: 0.1})
     with pytest.raises(ValueError, match="rest must be an SGD or None"):
         sa.Muon(0.1, rest=sa.Muon(0.1))

@@ -172,7 +172,7 @@ def test_unknown_places_are_refused(normalise):
             run()
     with pytest.raises(ValueError, match="until must be"):
         MixLN(0.0)
-    with pytest.raises(ValueError, match="normalise must be a place, since lengths change"):
+    with pytest.raises(ValueError, match="normalise must be given, since lengths change"):
         final_rate(3, 1.0, normalise=None)
     with pytest.raises(ValueError, match="sigma must be 0 unless"):
         sphere_network(attention, start, 0.1, 2, sigma=1.0, normalise="ngpt")

@@ -294,7 +294,7 @@ def flow(attention, start=START):
         ),
         (
             lambda: TokenAttention(1.0, torch.ones(2, 2, 2), mlp=(HEADS, HEADS), composed=True),
-            r"same samples, heads \(or 1\) and d.*'mlp': \(1, 3, 2, 2\)",
+            r"equal numbers of samples, heads \(or 1\) and columns d.*'mlp': \(1, 3, 2, 2\)",
         ),
         (lambda: flow(TokenAttention(1.0, torch.eye(3))), "query must have shape .*reduced=False"),
         (lambda: check(value=lambda t: torch.ones(1, 2)), r"value must be square; got \(1, 1, 1"),

@@ -165,7 +165,9 @@ def test_chains_reach_the_horizon(width, horizon, depth, monkeypatch):
 
 def test_bad_arguments():
     sparse = one_token(10, save_every=100)
-    with pytest.raises(ValueError, match="only some of its times; run it with save_every=1"):
+    with pytest.raises(
+        ValueError, match="only some of the times of its run; repeat the run with save_every=1"
+    ):
         exit_times(sparse)
     with pytest.raises(ValueError, match="times must be a list of finite numbers"):
         explosion_curve(sparse, times=[[0.1]])

@@ -182,7 +182,10 @@ def test_the_normalisation_is_not_needed_when_the_slopes_cancel() -> None:
         (lambda: sy.drift_correction([sy.ShapedMLP()], 2), "block must be one symbolic block"),  # type: ignore[arg-type]
         (lambda: sy.drift_correction(ShortSeries(), 2), "its skip is cut after the power 1"),
         (lambda: sy.derive(RandomSkip(), 2), "heads=2: the skip depends on a field"),
-        (lambda: ExplicitHeads(2, output_projection=True), "heads=2: with an output projection"),
+        (
+            lambda: ExplicitHeads(2, output_projection=True),
+            "heads must be a square number with an output projection; got 2",
+        ),
         (lambda: sy.Series({-1: Algebra(1).v}, 1), "power must be a power >= 0 of 1/n; got -1"),
         (lambda: Algebra(1)[Symbol("x")], "x is not a polynomial in the generators"),
     ],

@@ -199,7 +199,9 @@ def test_what_has_no_tangents() -> None:
     fixed = pr.cholesky(Dual(v, (None, None)))
     assert (fixed.value == pr.cholesky(v)).all()
     assert fixed.tangents == (None, None)
-    with pytest.raises(ValueError, match=r"^cholesky of a Gram matrix with tangents: .*joint Gram"):
+    with pytest.raises(
+        ValueError, match=r"^cholesky has no rule for a Gram matrix with tangents, .*joint Gram"
+    ):
         pr.cholesky(Dual(v, (None, v)))
     with pytest.raises(
         ValueError, match=r"^matrices with 1 and with 2 tangents cannot be combined"

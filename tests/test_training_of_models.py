@@ -233,7 +233,7 @@ def test_a_model_of_real_size():
         ({"targets": [0.5, 1.0, 0.0, 2.0]}, "targets must be integers"),
         ({"tokens": np.eye(4)}, "tokens must be"),
         ({"tokens": [1, 2, 3, 16]}, r"tokens must be ids in \[0, 15\]"),
-        ({"layer": LLAMA | {"pad_token_id": 3}}, "without that of padding"),
+        ({"layer": LLAMA | {"pad_token_id": 3}}, "other than that of padding"),
     ],
 )
 def test_refusals_by_name(arguments, message):
