@@ -76,11 +76,11 @@ def _modifications(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--tokens", required=True, type=int, help="Number of tokens m.")
 @click.option("--mask", default="full", help="full or causal.", show_default=True)
 @click.option("--heads", default=1, help="Number of heads H.", show_default=True)
-@click.option("--output-projection", is_flag=True, help="Mix the heads by a Gaussian matrix.")
+@click.option("--output-projection", is_flag=True, help="Mix the heads with a Gaussian matrix.")
 @click.option("--biases", is_flag=True, help="Add query and key biases of variance s_Q and s_K.")
 @_modifications
 @click.option("--correction", is_flag=True, help="Also print the next order of the drift in 1/n.")
-@click.option("--all", "every", is_flag=True, help="Print every entry, not one of each kind.")
+@click.option("--all", "every", is_flag=True, help="Print every entry, not just one of each kind.")
 @click.option(
     "--points",
     type=int,
@@ -163,11 +163,12 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
 @click.option("--only", help="Judge only the claims whose key contains this text.")
 @click.option(
     "--source",
-    help=f"Judge only the claims of a source ({', '.join(SOURCES)}) or of lines: 003:95, 4:96-104.",
+    help=f"Judge only the claims of a source ({', '.join(SOURCES)}), or of lines such as 003:95 or "
+    "4:96-104.",
 )
 @click.option("--verdict", help="Print only claims with this verdict, such as false.")
 @click.option(
-    "--coverage", is_flag=True, help="Print instead which claims judge which lines of the notes."
+    "--coverage", is_flag=True, help="Instead, print which claims judge which lines of the notes."
 )
 @click.option(
     "--notes",

@@ -55,8 +55,8 @@ def verdict(summary: xr.Dataset, *, table: bool = False, every: int | None = Non
         Whether a table by layer comes first, with a median and the 5 and 95 % quantiles in each
         cell.
     every
-        Number of layers between two rows of the table; by default all of up to 20 layers are shown,
-        otherwise 16 evenly spaced ones.
+        Number of layers between two rows of the table; by default all layers are shown if there are
+        at most 20, otherwise 16 evenly spaced ones.
 
     Raises
     ------

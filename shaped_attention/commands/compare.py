@@ -75,7 +75,7 @@ _OPTIONS = [
                  help="Number of samples of the exact chain and the SDE."),
     click.option("--network-samples", default=512,
                  help="Number of samples of networks with real weight matrices (each costs about "
-                 "1,000 times as much)."),
+                 "1,000 times as much as one of the chain)."),
     seed_option,
     click.option("--radius", type=float,
                  help="Stop paths where |V| (Frobenius norm) reaches this radius.  [default: 10^4 "

@@ -42,8 +42,8 @@ _OPTIONS = [
                  help="Change a field of the configurations; the value is JSON, for example "
                  "num_hidden_layers=200. Can be repeated."),
     click.option("--every", type=int, metavar="K",
-                 help="Print every K-th layer in the table.  [default: all of up to 20 layers, "
-                 "otherwise 16 of them]"),
+                 help="Print every K-th layer in the table.  [default: all if there are at most "
+                 "20, otherwise 16 of them]"),
     click.option("--entropy/--no-entropy", default=True,
                  help="Compute the entropy of the attention weights."),
     click.option("--accept-approximation", is_flag=True,
@@ -77,10 +77,10 @@ def model_command(
 
     CONFIG is a config.json of the transformers library, a folder with one, or the name of a shipped
     configuration (--list). Prints cosines, effective rank, norms and entropy of attention by layer
-    (median, and 5 and 95 % quantiles over samples) and a verdict, and plots them in
-    model-CONFIG.png and .svg; what --set changes is part of the name. Files of an earlier command
-    are replaced only with --overwrite. Given two configurations, it also prints how they differ,
-    and plots both.
+    (median, and 5 and 95 % quantiles over samples) and a verdict, and plots these quantities in
+    model-CONFIG.png and .svg; the name also contains what --set changes. Files of an earlier
+    command are replaced only with --overwrite. Given two configurations, it also prints how they
+    differ, and plots both.
 
     Takes seconds for GPT-2, and a minute for models with 70 billion parameters.
     """

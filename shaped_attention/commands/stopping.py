@@ -53,8 +53,8 @@ def stopping_command(
     """Plot when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.
 
     One figure maps the exit times over (gamma, tau_0), chain and SDE side by side. The other shows,
-    for one gamma and tau_0, the probability that |V| has reached 10^4 |V_0|, for chains of several
-    widths and the SDE.
+    for one gamma and tau_0, the probability that |V| has reached 10^4 |V_0| by each time, for
+    chains of several widths and the SDE.
 
     Takes about a minute on 2 cores.
     """

@@ -152,7 +152,7 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
               "'tau0={ logspace = [3, 5, 3] }'. Can be repeated.")  # fmt: skip
 @trust_option
 def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple[str, ...]) -> None:
-    """Extend the sweep in STORE: more samples, or values on its axes.
+    """Extend the sweep in STORE by more samples, or by values on its axes.
 
     This only changes the specification; `shaped-attention sweep resume STORE` then runs what is
     missing. If the last block was not full and needs more samples, its samples are deleted and

@@ -50,7 +50,7 @@ _ENGINE_OPTIONS = [
                  help="Print errors only, without progress bar, log or report."),
     click.option("--seconds", type=float,
                  help="Time limit of this run: no unit starts if it is expected to end more than "
-                 "10 % later.  [default: `seconds` of the sweep, if given]"),
+                 "10 % beyond the limit.  [default: `seconds` of the sweep, if given]"),
 ]  # fmt: skip
 
 

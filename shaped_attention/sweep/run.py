@@ -66,7 +66,7 @@ def run_sweep(
         number of older units.
     seconds
         Time limit of this run; by default `seconds` of the sweep. No unit starts if it is expected
-        to end more than 10 % after the limit.
+        to end more than 10 % beyond the limit.
 
     Returns
     -------

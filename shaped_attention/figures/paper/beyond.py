@@ -140,7 +140,7 @@ def figure_eigenvalues(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Largest eigenvalue of V in time at V_aa = 100, far from the limit at n = 200 (figures 4, 8).
+    """Largest eigenvalue of V against time from V_aa = 100, far from the limit (figures 4, 8).
 
     The SDE's paths explode where the softmax of a network saturates; wider networks follow later.
 

@@ -91,8 +91,8 @@ FIGURES: dict[str, Recipe] = {
     "eigenvalues": _recipe(
         "beyond:figure_eigenvalues",
         "plots:eigenvalue_paths",
-        "Largest eigenvalue of V in time at V_aa = 100, far from the limit at n = 200 "
-        "(figures 4, 8).",
+        "Largest eigenvalue of V against time from V_aa = 100, where n = 200 is far from the "
+        "limit (figures 4, 8).",
         r"From $V_{a,a}=100$ the SDE explodes long before a chain of width %(width)d grows"
         "\n"
         r"stopped at $|V|=10^5$: $L=%(width)d$, $\tau_0=1$, $m=%(tokens)d$",
@@ -133,7 +133,8 @@ FIGURES: dict[str, Recipe] = {
         "Effect of the number of tokens m: rho_01 and V_01 for m = 2, 4, 8 and 16.",
         "The law of two tokens hardly depends on how many others there are\n"
         r"$n=%(width)d$, $L=%(depth)d$, $\gamma=0.6$, $\tau_0=0.5$",
-        options=_OF_WIDTH_200 | {"tokens": (2, 4, 8, 16), "samples": 2**14},
+        options=_OF_WIDTH_200
+        | {"tokens": Option("Numbers of tokens m.", (2, 4, 8, 16)), "samples": 2**14},
         small=_SMALL | {"tokens": (2, 3)},
     ),
     "keys": _recipe(
@@ -164,7 +165,7 @@ FIGURES: dict[str, Recipe] = {
             "gammas": (0.35, 0.6),
             "tau0s": (0.5, 1.0),
             "widths": _WIDTHS,
-            "level": Option("Level of u, which is 1.6 initially.", 10.0),
+            "level": Option("Level of u = V_11 - 2 V_12 + V_22, which is 1.6 initially.", 10.0),
             "horizon": Option("Largest time.", 1.0),
             "samples": Option("Number of chains of each width.", 2**14),
         },
@@ -174,7 +175,8 @@ FIGURES: dict[str, Recipe] = {
         "collapse:figure_collapse",
         "collapse:collapse_panels",
         "Mean cosine of two tokens by layer at initialisation: the law that a configuration "
-        "predicts, models made by transformers, and the same sizes with shaped attention.",
+        "predicts, models made by the transformers library, and shaped attention of the same "
+        "sizes.",
         "Tokens of untrained transformers align layer by layer; with shaped attention they do not\n"
         "bands: 5–95 %% of samples of the law",
         options={
@@ -185,10 +187,10 @@ FIGURES: dict[str, Recipe] = {
             ),
             "tokens": 64,
             "samples": Option("Number of samples of each law.", 200),
-            "networks": Option("Number of models made by transformers.", 8),
+            "networks": Option("Number of models made by the transformers library.", 8),
         },
         small={"models": ("llama-64",), "tokens": 3, "samples": 10, "networks": 2},
-        takes="About four minutes.",
+        takes="Takes about four minutes.",
     ),
     "widths": _recipe(
         "collapse:figure_widths",
@@ -203,7 +205,7 @@ FIGURES: dict[str, Recipe] = {
             "samples": 10,
         },
         small={"widths": (64, 128), "ranges": (0.02, 0.1), "tokens": 3, "samples": 10},
-        takes="About three minutes.",
+        takes="Takes about three minutes.",
     ),
     "gradients": _recipe(
         "gradients:figure_gradients",
@@ -229,9 +231,9 @@ FIGURES: dict[str, Recipe] = {
         options={
             "widths": (100, 10_000, 1_000_000),
             "rates": Option("Learning rates at all widths.  [default: 10^-8 to 3.16]", None),
-            "depths": Option("Depths L of the models of one width.", (4, 16, 64)),
+            "depths": Option("Depths L that are compared at one width.", (4, 16, 64)),
             "depth_rates": Option("Learning rates at all depths.  [default: 0.000316 to 1]", None),
-            "depth_width": Option("Width of the models of several depths.", 48),
+            "depth_width": Option("Width at which depths are compared.", 48),
             "steps": Option("Number of training steps.", 3),
             "samples": 12,
         },
@@ -244,19 +246,20 @@ FIGURES: dict[str, Recipe] = {
             "steps": 2,
             "samples": 10,
         },
-        takes="About four minutes.",
+        takes="Takes about four minutes.",
     ),
     "tangent-kernel": _recipe(
         "tangent_kernels:figure_tangent_kernel",
         "tangent_kernels:kernel_panels",
-        "Samples of the neural tangent kernel over their mean, and its second moment against L/n.",
+        "Samples of the neural tangent kernel divided by their mean, and its second moment against "
+        "L/n.",
         "When depth grows with the width, the tangent kernel stays random however wide the network"
         "\n"
         r"shaped attention, $\gamma=1/\sqrt{2}$, $\tau_0=1$",
         options={
             "ratios": Option("Ratios L / n of depth to width.", (0.1, 0.3, 0.6, 1.0)),
             "widths": (16, 64, 256),
-            "tokens": Option("Numbers of tokens, of which the first has densities.", (1,)),
+            "tokens": Option("Numbers of tokens; densities are shown for the first.", (1,)),
             "samples": 2000,
         },
         small={"ratios": (0.25, 0.5), "widths": (8, 16), "tokens": (1, 2), "samples": 30},
@@ -270,7 +273,7 @@ FIGURES: dict[str, Recipe] = {
         r"pre-norm shaped attention, branches of weight $1/\sqrt{L}$, $\eta=%(rate)g$",
         options={
             "widths": (64, 4096),
-            "depths": Option("Depths L, of which the largest is shown by layer.", (2, 8, 32)),
+            "depths": Option("Depths L; the largest is also shown layer by layer.", (2, 8, 32)),
             "rate": Option("Learning rate of the step, for N(0, 1) weights.", 0.05),
             "samples": 60,
         },
@@ -297,13 +300,13 @@ FIGURES: dict[str, Recipe] = {
             "steps": 20,
             "samples": 30,
         },
-        takes="About four minutes.",
+        takes="Takes about four minutes.",
     ),
     "models": _recipe(
         "models:figure_models",
         "models:model_curves",
-        "Ten public configurations at the library's default initialisation: cosine and effective "
-        "rank of 64 tokens by layer.",
+        "Ten public configurations at the default initialisation of the transformers library: "
+        "cosine and effective rank of 64 tokens by layer.",
         r"At the library's default initialisation some models lose the rank of their tokens, "
         "others keep it",
         options={
@@ -314,7 +317,7 @@ FIGURES: dict[str, Recipe] = {
             "samples": 16,
         },
         small={"models": ("gpt2",), "tokens": 3, "samples": 10},
-        takes="About four minutes.",
+        takes="Takes about four minutes.",
     ),
     "speed": _recipe(
         "speed:figure_speed",
@@ -323,7 +326,8 @@ FIGURES: dict[str, Recipe] = {
         "An exact chain of attention costs the same at every width",
         options={
             "measurements": Option(
-                "File of `python -m benchmarks.widths --json FILE`, or 'shipped'.", "shipped"
+                "File written by `python -m benchmarks.widths --json FILE`, or 'shipped'.",
+                "shipped",
             ),
         },
         small={},
@@ -339,11 +343,11 @@ FIGURES: dict[str, Recipe] = {
         options={
             "levels": Option("Levels of u.", (3.0, 10.0, 30.0, 100.0, 300.0)),
             "widths": _WIDTHS,
-            "replicas": Option("Replicas of a run of splitting.", 200),
-            "runs": Option("Independent runs of splitting.", 6),
+            "replicas": Option("Number of replicas in a run of multilevel splitting.", 200),
+            "runs": Option("Number of independent runs of multilevel splitting.", 6),
         },
         small={"levels": (2.0, 3.0), "widths": (16,), "replicas": 30, "runs": 2},
-        takes="About four minutes.",
+        takes="Takes about four minutes.",
     ),
 }
 """Figures with a number are the paper's; the others go beyond it."""

@@ -57,7 +57,7 @@ def figure_tangent_kernel(
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Samples of the tangent kernel Theta_00 of shaped attention over their mean.
+    """Samples of the tangent kernel Theta_00 of shaped attention divided by their mean.
 
     gamma = 1/sqrt 2, tau_0 = 1, without W_O. Returns `kernel` (token_count, width, ratio, sample);
     `moment` and `moment_error` (token_count, width, ratio), E Theta^2 / (E Theta)^2 with its

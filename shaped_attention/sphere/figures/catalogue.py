@@ -38,7 +38,7 @@ FIGURES: dict[str, Recipe] = {
             "device": "cpu",
         },
         small={"samples": 10, "tokens": 4, "dimensions": (2, 9), "betas": (1.0, 4.0)},
-        takes="About ten minutes on 2 cores; the cost does not depend on the dimensions.",
+        takes="Takes about ten minutes on 2 cores; the cost does not depend on the dimensions.",
     ),
     "metastability": _recipe(
         "figures.clusters:metastability",
@@ -59,7 +59,7 @@ FIGURES: dict[str, Recipe] = {
             "normalised": True,
         },
         small={"samples": 10, "tokens": 4, "betas": (1.0,), "tolerance": 0.1},
-        takes="Half a minute on 2 cores.",
+        takes="Takes half a minute on 2 cores.",
     ),
     "ensembles": _recipe(
         "figures.phase:ensemble_phase",
@@ -86,12 +86,13 @@ FIGURES: dict[str, Recipe] = {
             "scale": Option("Scale factor s > 0 of Q and K.", 1.0),
         },
         small={"samples": 10, "dimension": 8, "tokens": 6, "betas": (1.0, 4.0)},
-        takes="Two minutes on 2 cores.",
+        takes="Takes two minutes on 2 cores.",
     ),
     "energy": _recipe(
         "figures.clusters:energy_curves",
         "clusters:energy_panels",
-        "Energies over time under SA, USA and SA with V = -I, from the same uniform tokens.",
+        "Energies over time under attention normalised by its sum (SA) or not (USA), and under SA "
+        "with V = -I, from the same uniform tokens.",
         "SA and USA raise the energy of tokens towards that of one cluster; $V = -I$ lowers it\n"
         "$N$ = %(tokens)d, $d$ = %(dimension)d; mean, and 5 to 95 %% of %(samples)d uniform starts",
         options={
@@ -102,12 +103,12 @@ FIGURES: dict[str, Recipe] = {
             "tolerance": 1e-4,
         },
         small={"samples": 10, "tokens": 4, "betas": (1.0,), "tolerance": 0.1},
-        takes="Half a minute on 2 cores.",
+        takes="Takes half a minute on 2 cores.",
     ),
     "mean-field": _recipe(
         "figures.mean_field:figure_mean_field",
         "mean_field:mean_field_figure",
-        "The mean field on the circle, paths of tokens, and their W2 distance for each N.",
+        "The mean field on the circle, paths of tokens, and the W2 distance of N tokens from it.",
         "The more tokens, the closer they are to the mean field\n"
         "%(attention)s on the circle; bars: two standard errors",
         options={
@@ -123,7 +124,7 @@ FIGURES: dict[str, Recipe] = {
             "normalised": True,
         },
         small={"samples": 10, "betas": (2.0,), "sizes": (8, 16, 32), "cells": 64},
-        takes="Half a minute on 2 cores.",
+        takes="Takes half a minute on 2 cores.",
     ),
     "encoder-decoder": _recipe(
         "figures.encoder_decoder:encoder_and_decoder",
@@ -153,7 +154,7 @@ FIGURES: dict[str, Recipe] = {
             "tolerance": 0.1,
             "horizon": 0.1,
         },
-        takes="Two minutes on 2 cores.",
+        takes="Takes two minutes on 2 cores.",
     ),
     "mixture": _recipe(
         "figures.mixture:mixture",
@@ -186,7 +187,7 @@ FIGURES: dict[str, Recipe] = {
             "particles": 16,
             "tolerance": 0.1,
         },
-        takes="Two minutes on 2 cores.",
+        takes="Takes two minutes on 2 cores.",
     ),
     "noise": _recipe(
         "figures.noise:clustering_with_noise",
@@ -228,7 +229,7 @@ FIGURES: dict[str, Recipe] = {
             "horizon": 0.8,
             "shaped_width": 16,
         },
-        takes="A minute on 2 cores.",
+        takes="Takes a minute on 2 cores.",
     ),
     "antipode": _recipe(
         "figures.antipode:antipode_probability",
@@ -237,7 +238,7 @@ FIGURES: dict[str, Recipe] = {
         r"Value matrices of mean 0: two tokens with cosine %(cosine)g at first end as antipodes",
         options={
             "dimensions": Option(
-                "Dimensions d of the space that contains the sphere, one per line.",
+                "Dimensions d of the space that contains the sphere, one per curve.",
                 (2, 3, 4, 8, 16, 32),
             ),
             "betas": tuple(round(0.1 * k, 1) for k in range(41)),
@@ -249,7 +250,7 @@ FIGURES: dict[str, Recipe] = {
             "step": Option("Step h between layers.", 0.1),
         },
         small={"samples": 20, "dimensions": (2, 4), "betas": (0.5, 1.5), "marks": (1.5,)},
-        takes="A minute on 2 cores.",
+        takes="Takes a minute on 2 cores.",
     ),
     "speeds": _recipe(
         "figures.speeds:normalisation_speeds",
@@ -266,7 +267,7 @@ FIGURES: dict[str, Recipe] = {
             "tolerance": 1e-5,
         },
         small={"samples": 10, "tokens": 4, "dimension": 16, "betas": (1.0,), "tolerance": 1e-3},
-        takes="Half a minute on 2 cores.",
+        takes="Takes half a minute on 2 cores.",
     ),
     "histograms": _recipe(
         "trained:inner_products",
@@ -275,7 +276,7 @@ FIGURES: dict[str, Recipe] = {
         "The first layers of %(model)s bring tokens together: cosines of %(tokens)d tokens",
         options={},
         small={},
-        takes="A few seconds.",
+        takes="Takes a few seconds.",
     ),
 }
 """Figures drawn from the data of `shaped_attention.sphere`."""
