@@ -309,7 +309,7 @@ def test_the_derivative_with_respect_to_the_scale() -> None:
         ({"gated": True}, "gated must be False for 'relu' .*; got True"),
         (
             {"activation": "silu", "gate_bias": 1.0},
-            "gate_bias must be 0 without gated",
+            "gate_bias must be 0 unless gated",
         ),
         (
             {"activation": "silu", "scale": 1.0, "gated": True},

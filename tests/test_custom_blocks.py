@@ -109,7 +109,7 @@ def test_a_class_that_overrides_does_not_inherit_the_limit(call, kind):
 
 @pytest.mark.parametrize("kind", [Hotter, Doubled])
 def test_a_class_that_overrides_cannot_be_trained_as_its_parent(kind):
-    with pytest.raises(ValueError, match="and cannot be trained: the module has the mathematics"):
+    with pytest.raises(ValueError, match="and cannot be trained: the module computes what"):
         sa.ShapedTransformer(kind(0.35), width=8, depth=1)
 
 

@@ -247,7 +247,7 @@ def test_models_are_recognised_by_their_attributes(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             sa.record_covariances(*arguments)
-    with pytest.raises(ValueError, match=r"^times are .* have positions"):
+    with pytest.raises(ValueError, match=r"^times can be given .* have positions"):
         sa.record_covariances(Decoder(), ids, times=[1.0, 2.0, 3.0])
 
 

@@ -183,7 +183,7 @@ def test_the_number_of_tokens_decides_on_the_angles():
     )
     assert sa.simulate_model(known, 6, samples=2, progress=False).sizes["row"] == 6
     with pytest.raises(
-        ValueError, match="at least 7, the number of tokens, without long_angles; got 6"
+        ValueError, match="at least 7, the number of tokens, unless long_angles is given; got 6"
     ):
         sa.simulate_model(known, 7, samples=2, progress=False)
 

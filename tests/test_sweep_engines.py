@@ -268,7 +268,7 @@ def test_devices_of_another_type_are_refused(tmp_path):
     """Their numbers differ in the last bits, so a store has those of one type."""
     with (
         closing(Processes(devices=("cuda:0",))) as engine,
-        pytest.raises(ValueError, match="engine has the device 'cuda:0', the sweep 'cpu'"),
+        pytest.raises(ValueError, match="engine has the device 'cuda:0' and the sweep 'cpu'"),
     ):
         run_sweep(small_sweep(), tmp_path / "s", engine=engine)
     assert not (tmp_path / "s").exists()

@@ -206,14 +206,14 @@ def check_shape(block: Any) -> None:
         (
             "gate_bias",
             block.gate_bias == 0.0 or (block.gated and scale is not None),
-            "0 without gated=True and a scale",
+            "0 unless gated=True and a scale is given",
         ),
     )
     if shaped_relu:
         return
     function, at = activation_named(block.activation), float(block.gate_bias)
     if scale is not None:
-        smooth = f"a function that is smooth at {at:g}, if it has a scale"
+        smooth = f"a function that is smooth at {at:g}, if a scale is given"
         _check(block, ("activation", is_smooth(function, at), smooth))
         zero, first, *_ = derivatives(function, at)
         divided = (
@@ -223,7 +223,11 @@ def check_shape(block: Any) -> None:
         _check(
             block,
             ("gate_bias", not block.gated or zero != 0.0, divided),
-            ("activation", block.gated or first != 0.0, "one with phi'(0) != 0, if it has a scale"),
+            (
+                "activation",
+                block.gated or first != 0.0,
+                "one with phi'(0) != 0 if scale is given",
+            ),
         )
 
 

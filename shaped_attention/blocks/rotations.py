@@ -215,7 +215,7 @@ class Rope:
         if self.long_angles is None:
             raise argument_error(
                 "rope original_max_position_embeddings",
-                f"at least {tokens}, the number of tokens, without long_angles",
+                f"at least {tokens}, the number of tokens, unless long_angles is given",
                 longest,
             )
         return cast("float | Angles", self.long_angles)

@@ -84,8 +84,8 @@ def _space_of(value: Tensor, spaces: Sequence[Frame]) -> Frame:
     if value.dim() != 3:
         raise ValueError(
             "a function of the entries of rows must return rows (samples, r, n); got shape "
-            f"{tuple(value.shape)}; x.norm(), x.squares(), x.mean() and x @ y.mT return numbers of "
-            "rows, and x.entries() all entries as a tensor"
+            f"{tuple(value.shape)}; x.norm(), x.squares(), x.mean() and x @ y.mT turn rows into "
+            "numbers, and x.entries() returns all entries as a tensor"
         )
     for space in spaces:
         if space.n == value.shape[-1]:

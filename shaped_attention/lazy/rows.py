@@ -180,7 +180,9 @@ class Rows(Coordinates):
         """Mix the rows by a plain matrix."""
         mixing = self._plain(mixing)
         if not isinstance(mixing, Tensor):
-            raise ValueError("only plain matrices mix rows, A @ x; the product with W is x @ W")
+            raise ValueError(
+                "only plain matrices mix rows (A @ x); a Matrix W multiplies them as x @ W"
+            )
         if mixing.dim() < 2 or mixing.shape[-1] != self.shape[1]:
             raise ValueError(
                 f"a matrix that mixes {self.shape[1]} rows must have {self.shape[1]} columns; got "

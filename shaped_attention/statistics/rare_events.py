@@ -239,7 +239,7 @@ def rare_event(
             deviation = step_deviation(spec.pattern, spec.tokens, u, spec.dt)
         shift = SHIFT * deviation
         barrier = float(scale.inverse(size - (shift if above else -shift)))
-        _check_outside(start, barrier, above, when, level, " within a step")
+        _check_outside(start, barrier, above, when, level, ", by more than a step")
     gap = gap_of(observable, barrier, above, spec.pattern, spec.tokens)
     gaps = gap(spec.v0[None], start), np.median(gap(pilots.ends, value(pilots.ends)))
     reaction = Reaction(

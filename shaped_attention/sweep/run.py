@@ -95,7 +95,7 @@ def run_sweep(
     for device in used.devices or (sweep.device,):
         if named_device(device).type != named_device(sweep.device).type:
             raise ValueError(
-                f"engine has the device {device!r}, the sweep {sweep.device!r}; only devices of "
+                f"engine has the device {device!r} and the sweep {sweep.device!r}; only devices of "
                 "the same type give bit-identical results"
             )
         if isinstance(used, InProcess | Processes):

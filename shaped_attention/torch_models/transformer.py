@@ -192,7 +192,7 @@ def _check_trainable(block: Block) -> None:
     if isinstance(block, ShapedAttention | ShapedMLP) and block.overridden:
         raise ValueError(
             f"layer contains {block!r}, which overrides {', '.join(block.overridden)} and cannot "
-            "be trained: the module has the mathematics of the package's blocks"
+            "be trained: the module computes what the package's own blocks do"
         )
     if not isinstance(block, ShapedAttention):
         return
