@@ -64,7 +64,7 @@ class Embedding:
     vocabulary
         Number of different tokens.
     std, position_std, common_std
-        Standard deviations of the entries; 0 for none.
+        Standard deviations of the entries; 0 leaves a term out.
     scale
         Factor of the sum.
     norm
@@ -128,7 +128,7 @@ class Model:
     final_norm
         Norm after the last layer, or None.
     approximations
-        Where the initialisation is not Gaussian, what it is instead; empty if the law is exact.
+        Sentences on how the initialisation differs from a Gaussian one; empty if the law is exact.
     unused
         Fields of the configuration that do not affect the tokens, and unknown fields that are
         False, 0 or empty, with their values.

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class ShapedAttention(AttentionFields, Block):
-    """Shaped attention with heads, masks and biases, and optionally without its modifications.
+    """Shaped attention with heads, masks and biases; each modification can be switched off.
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ class Block(ABC):
     def means(self) -> bool:
         """Whether the law of the next state depends on the means of the tokens, as with LayerNorm.
 
-        The state then has them as a column (`State.means`).
+        The state then holds the means as a column (`State.means`).
         """
         return False
 

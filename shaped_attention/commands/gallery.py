@@ -80,7 +80,7 @@ def gallery_command(
 ) -> None:
     """Reproduce the figures of the gallery.
 
-    NAME selects the figures whose command contains it, such as sphere or compare; without NAME all
+    NAME, such as sphere or compare, selects the figures whose command contains it; without NAME all
     are made, which takes about three quarters of an hour on 2 cores. Run it in the folder that
     contains notebooks/sweep.toml.
     """

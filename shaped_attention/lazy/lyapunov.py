@@ -73,8 +73,8 @@ def lyapunov(
 
     Returns
     -------
-    Dataset with `exponent` (index, sample) and `time` (sample), the time that they cover: T, or
-    that at which a path of the limit reached the radius.
+    Dataset with `exponent` (index, sample) and `time` (sample), the time that the exponents cover:
+    T, or the time at which a path of the limit reached the radius.
 
     Raises
     ------

@@ -133,7 +133,7 @@ class Matrix:
         self._pairs.clear()
 
     def set(self, kept: Coefficient, update: Factors | None) -> None:
-        """Take W to ``kept W_0 + X^T G``, where W_0 is the Gaussian matrix."""
+        """Set W to ``kept W_0 + X^T G``, where W_0 is the Gaussian matrix."""
         (parameter,) = self.parameters
         parameter.kept, parameter.update = kept, update
 

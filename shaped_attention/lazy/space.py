@@ -52,7 +52,7 @@ class Space(Frame):
         super().__init__(n, Source(samples, seed, dtype, device_name(device)), explicit)
 
     def beside(self, n: int, explicit: bool = False) -> Space:
-        """Return another space of the same network: samples, seed, dtype and device agree."""
+        """Return another space of the same network, with its samples, seed, dtype and device."""
         space = Space.__new__(Space)
         Frame.__init__(space, n, self.source, explicit)
         return space

@@ -80,7 +80,7 @@ def simulate_chain(
         Number of samples simulated together (by default chosen to fit `memory` bytes). They do not
         change the result.
     progress
-        Whether to show a progress bar; by default if the standard error stream is a terminal.
+        Whether to show a progress bar; by default only if the standard error stream is a terminal.
     keep
         What to store at each time: "V"; "observables", all of `observables` as `kept` (time,
         sample, observable); or "module:function", a function from V (samples, m, m) to numbers

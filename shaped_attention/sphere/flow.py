@@ -59,8 +59,8 @@ def sphere_flow(
         Whether to keep the tokens too.
     tolerance
         Largest local error of a token per step, divided by max(1, |x|), at least 1e-12. Errors of V
-        are of this order times the number of steps while tokens separate, and smaller where they
-        approach.
+        are of this order times the number of steps while tokens separate, and smaller while they
+        approach each other.
     chunk
         Number of samples integrated together. It changes results only by rounding errors.
 

@@ -52,7 +52,7 @@ class TokenAttention(Attention):
     query, key
         Q and K, of shape (k, d), or (H, k, d) for H heads, or (samples, H, k, d) if they differ
         between samples. A function of times (B,), which may all differ, returns one of these, with
-        B in the place of samples. None is the identity. Matrices are stored with four dimensions
+        B in the place of samples. None means the identity. Matrices are stored with four dimensions
         in float64, and used in the precision and on the device of the tokens.
     value
         V, in the same form with k = d.

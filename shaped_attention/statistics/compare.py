@@ -98,8 +98,8 @@ def compare(
     permutations
         Number of permutations in the joint test, at least 99.
     bootstrap
-        Number of resamples for each interval and null level, at least 50 and
-        confidence / (1 - confidence).
+        Number of resamples for each interval and null level, at least 50 and at least confidence /
+        (1 - confidence).
     seed
         Nonnegative integer. The table depends only on it and on the two results.
     transport

@@ -116,8 +116,8 @@ def rare_event(
     width, depth
         For the chain in place of horizon and step.
     replicas
-        Number of replicas of a run, at least 8. The relative variance of a run is about
-        log(1 / P) / replicas at best.
+        Number of replicas of a run, at least 8. The relative variance of a run is at best about
+        log(1 / P) / replicas.
     runs
         Number of independent runs, at least 2.
     confidence
@@ -140,11 +140,11 @@ def rare_event(
     -------
     xarray.Dataset with
 
-    - `probability`, the mean of the runs, its `relative_error`, the standard error over it, and
+    - `probability`, the mean of the runs; `relative_error`, its standard error divided by it; and
       `interval` (bound), Student's on the logarithmic scale. If all runs agree, it is that of
       Clopper and Pearson for their first replicas;
     - `cost`, in paths: the number of steps taken divided by that of one path, including 256 pilot
-      paths; the number of `steps` itself; the attribute `seconds` has the time of this call;
+      paths; `steps`, the number of steps itself; the attribute `seconds` has the time of this call;
     - `estimator`, "splitting" or "plain"; plain paths are taken for events at the end, if they have
       the same error in less time;
     - `stopped_share`, the share of paths that had stopped at the radius before the end among those

@@ -106,8 +106,8 @@ def distances_by_width(
     xarray.Dataset with
 
     - `distance` (width, observable): the Kolmogorov-Smirnov distance for each of the `observables`;
-    - `noise`: the standard deviation of a difference of two empirical distribution functions at a
-      median, sqrt(2/N) / 2. The distance of equal laws is about 1.7 times as large;
+    - `noise`: the standard deviation of the difference between two empirical distribution functions
+      at a median, sqrt(2/N) / 2. The distance of equal laws is about 1.7 times as large;
     - `rate`, `rate_error` (observable): r of a fit a n^-r to the distances above 4 times `noise`
       (smaller distances are biased upwards); NaN unless there are at least two.
 

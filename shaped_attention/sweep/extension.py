@@ -29,7 +29,7 @@ def extend_sweep(
     bit-identical to those in a new store of the larger sweep with the same `block`. If the last
     block was smaller than `block`, more samples enlarge it: its samples are deleted at once, and
     computed again later. Whenever the process dies, the extension is either complete or absent. A
-    Dataset opened before must be opened again.
+    Dataset opened before the extension must be opened again.
 
     Parameters
     ----------

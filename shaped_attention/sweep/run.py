@@ -57,7 +57,7 @@ def run_sweep(
         Number of further attempts at a unit that raises an error, or whose worker dies while it
         runs alone. Then the unit is abandoned, and the store records its error.
     progress
-        Whether to show a bar; by default if the standard error stream is a terminal.
+        Whether to show a progress bar; by default only if the standard error stream is a terminal.
     accept_changed_code
         Whether to continue a store whose units come from different code. The store keeps digests of
         this package, of the layer function's module and of the modules that it imports, except

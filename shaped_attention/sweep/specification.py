@@ -47,7 +47,7 @@ class Sweep(Grid):
     keep
         What to keep: 'observables' or 'V' of each sample, or 'reductions' (moments, histograms).
     names
-        Observables to keep; by default all that every cell has.
+        Observables to keep; by default those that every cell has.
     fractions
         Times to store, as increasing fractions in [0, 1] of the horizon (for a model, of its
         depth).
@@ -104,7 +104,7 @@ class Sweep(Grid):
     def to_json(self) -> str:
         """Return canonical text, equal for equal sweeps; the order of the axes counts.
 
-        What follows from the cells (numbers of tokens, costs, horizon, observables) is in it, so
+        What follows from the cells (numbers of tokens, costs, horizon, observables) is included, so
         that a store can be read, repaired and enlarged without its layer functions.
         """
         of_cells: dict[str, Any] = {"tokens": sorted(self.tokens), "observed": self.observed}

@@ -50,10 +50,10 @@ def record_covariances(
         Input of the model. For a model of the `transformers` library, token ids (m,) or (batch, m),
         or a dict. Padding positions are recorded too.
     choose
-        Function of a module's name and the module: whether its output (..., m, n), or the first
-        element of a tuple, is recorded. By default the blocks of a `ShapedTransformer`, or the
-        layers of a model of the `transformers` library: an object with ``config.num_hidden_layers``
-        and a list of that many layers.
+        Function of a module's name and the module that returns whether to record its output (...,
+        m, n), or for a tuple its first element. By default the blocks of a `ShapedTransformer`, or
+        the layers of a model of the `transformers` library: an object with
+        ``config.num_hidden_layers`` and a list of that many layers.
     times
         Time t of the output of each chosen module, positive and increasing. By default l / n after
         l layers: a chosen module is one layer, or a block of a `ShapedTransformer`, whose layers

@@ -290,7 +290,9 @@ FIGURES: dict[str, Recipe] = {
             "tau0s": (0.1, 0.2, 0.4, 0.8, 1.6, 3.2),
             "tokens": Option("Numbers of tokens of the paths.", (2, 4)),
             "heads": Option("Number H of heads.", 1),
-            "steps": Option("Number of steps of the clock from t = 0 to 10 / k.", 400),
+            "steps": Option(
+                "Number of steps of the clock up to t = 10 / k, k = gamma^2 (2 - gamma^2).", 400
+            ),
             "samples": Option("Number of paths of each cell.", 512),
         },
         small={

@@ -303,9 +303,9 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
           `path` (beta, time, particle), the angles of tokens;
         - "encoder-decoder": by mask (full, causal), dimension, beta and position, `joined`, the
           time from which a token stays close to the first one (infinite if it does not), its mean
-          `cosine` with that one over time, `clusters` (time, sample), and of the shaped SDE from
-          the same law of starts `drift` and `diffusion` of V_aa at t = 0 and
-          `shaped_square` (shaped_time, position), the mean squared cosine with the first token;
+          `cosine` with the first one over time, `clusters` (time, sample), and, for the shaped SDE
+          from the same law of starts, `drift` and `diffusion` of V_aa at t = 0 and `shaped_square`
+          (shaped_time, position), the mean squared cosine with the first token;
         - "mixture": `clusters`, and `mass` and `gap` (cluster), the masses of the clusters and, on
           the circle, the angles between neighbours, each in decreasing order, by dimension, size
           and beta; `fastest_mode` (beta) of the mean field, and distribution functions of angles,
