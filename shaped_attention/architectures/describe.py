@@ -43,7 +43,7 @@ def describe(model: Any) -> str:
     Raises
     ------
     ValueError
-        As `model_from_config`.
+        As in `model_from_config`.
     """
     known = as_model(model)
     lines = [f"{known}: {known.family}, {known.depth} layers of width {known.width}"]

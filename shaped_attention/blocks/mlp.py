@@ -182,7 +182,7 @@ class ShapedMLP(Block):
 
     @property
     def coupling(self) -> Coupling:
-        """The coupling of chain and limit."""
+        """The coupling of the chain to the limit."""
         return HiddenCoupling(self.hidden_ratio, self.gated)
 
     @property
@@ -282,7 +282,7 @@ class ShapedMLP(Block):
         return sqrt(self._normalisation(p, n) / units) * project(hidden, n)
 
     def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M:
-        """Return a factor of the Gram of d hidden units h = F g.
+        """Return a factor of the Gram matrix of d hidden units h = F g.
 
         It costs O(d m^2): the Gram matrix of a nonlinear function has no simpler exact law. If
         there are fewer units than tokens, the units themselves are a factor, without the rounding

@@ -41,7 +41,7 @@ def sliding_window(tokens: int, window: int, causal: bool = True) -> NDArray[np.
     window
         Number of tokens that a token sees, itself included.
     causal
-        Whether only tokens before a are seen; otherwise b is seen if abs(a - b) < window.
+        Whether only tokens up to a are seen; otherwise b is seen if abs(a - b) < window.
 
     Raises
     ------

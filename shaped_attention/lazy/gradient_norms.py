@@ -62,9 +62,9 @@ def gradient_norms(
         the configuration again with it.
     loss
         "readout": <r, X_L> with independent N(0, 1) entries of r; "quadratic": |f|^2 / 2 with f =
-        X_L v / sqrt n and v N(0, 1); "cross-entropy:K": the mean over tokens of the cross-entropy
-        of K logits X_L W / sqrt n, where token a has class a modulo K; or a function of f (samples,
-        m), in torch, that returns the loss (samples,) and does not mix samples.
+        X_L v / sqrt n and N(0, 1) entries of v; "cross-entropy:K": the mean over tokens of the
+        cross-entropy of K logits X_L W / sqrt n, where token a has class a modulo K; or a function
+        of f (samples, m), in torch, that returns the loss (samples,) and does not mix samples.
     of
         What the gradients are with respect to: "weights", "tokens" (all X_l), "input" (X_0), or a
         list of these.

@@ -35,10 +35,10 @@ def neural_tangent_kernel(
 ) -> xr.Dataset:
     """Sample the neural tangent kernel of a network at initialisation.
 
-    With f_a = <x_a, v> / sqrt n for token a after the last layer and v N(0, 1), the kernel is
-    Theta_ab = sum over all weights of (d f_a / d w) (d f_b / d w), for weight matrices of
-    independent N(0, 1) entries. In the limit of infinite width at fixed depth it is deterministic;
-    if depth and width grow together it is not.
+    With f_a = <x_a, v> / sqrt n, where x_a is token a after the last layer and v has N(0, 1)
+    entries, the kernel is Theta_ab = sum over all weights of (d f_a / d w) (d f_b / d w), for
+    weight matrices of independent N(0, 1) entries. In the limit of infinite width at fixed depth it
+    is deterministic; if depth and width grow together it is not.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def integrate_sde(
         can explode and torchsde elsewhere.
     tangents
         Number p of tangents: `v0` is then the covariance U_0 of (1 + p) m rows, those of the tokens
-        and of each tangent, V in the result is U, and the radius is that of |U|; see `WithTangents`
+        and of each tangent, V in the result is U, and the radius applies to |U|; see `WithTangents`
         for the blocks.
 
     Returns

@@ -45,8 +45,8 @@ def check_block(
 ) -> BlockReport:
     """Check whether branch, root and limit of a block agree with each other.
 
-    It compares networks with real weights with the chain, one wide layer with drift and diffusion,
-    what the clock uses with what is derived from drift and noise, and derivatives of paths with
+    It compares networks of real weights with the chain, one wide layer with drift and diffusion,
+    what the clock uses with what follows from drift and noise, and derivatives of paths with finite
     differences. It tests whether the law depends on the means of the tokens, whether the block
     inherits what it should declare, whether parameters outside their ranges are refused, and
     whether its functions can be traced. It cannot know whether `branch` is the intended model;

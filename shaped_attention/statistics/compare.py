@@ -70,7 +70,7 @@ def compare(
     """Compare the laws of two results at one time or layer, observable by observable and jointly.
 
     Observables are first rounded to 64 times the machine epsilon of the coarser result: rounding
-    errors differ between samplers and are not a difference of laws.
+    errors, which differ between samplers, are not a difference of laws.
 
     All statements assume that the two results are independent. Results of one sampler with one seed
     share random numbers. The KS bands then remain valid, but not sharp; the other intervals and
@@ -112,11 +112,11 @@ def compare(
         Along ``observable``: ``ks``, ``wasserstein`` and ``energy``, each with ``_low`` and
         ``_high``; ``wasserstein_null`` and ``energy_null``, the levels below which the distances of
         equal laws stay with probability `confidence`; ``p_value`` of the KS test, not corrected for
-        multiplicity; the median, 5 % and 95 % quantiles of both; and ``resolved``, true where the
-        DKW-Massart lower bound of the KS distance, at Bonferroni-corrected confidence, is positive.
-        The stopping time of independent results is also resolved where ``stopped_p_value`` is at
-        most the corrected level, which counts it as one more observable: ties hide rare stops from
-        the KS distance.
+        multiplicity; the median, 5 % and 95 % quantiles of both results; and ``resolved``, true
+        where the DKW-Massart lower bound of the KS distance, at Bonferroni-corrected confidence, is
+        positive. The stopping time of independent results is also resolved where
+        ``stopped_p_value`` is at most the corrected level, which counts it as one more observable:
+        ties hide rare stops from the KS distance.
 
         Scalars: ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables;
         ``stopped_first`` and ``stopped_second``, the fractions of paths that have stopped by that
@@ -127,10 +127,10 @@ def compare(
 
         With `transport` also ``wasserstein2`` with ``_low``, ``_high`` and ``_null``, and the
         scalar ``joint_wasserstein2`` with ``_p_value`` and ``_null``, from `joint_wasserstein2`
-        with 99 permutations. The scalar is the distance of all of V, whatever the `observables`, in
-        the Frobenius norm, from the first 400 samples of each. It measures how far V itself moves,
-        heavy tails included. The joint test of the observables, mostly logarithms, has more power
-        with many tokens, and the verdict relies on it.
+        with 99 permutations. The scalar is the distance between the laws of all of V, whatever the
+        `observables`, in the Frobenius norm, from the first 400 samples of each. It measures how
+        far V itself moves, heavy tails included. The joint test of the observables, mostly
+        logarithms, has more power with many tokens, and the verdict relies on it.
 
     Raises
     ------

@@ -68,9 +68,9 @@ def convergence(
     v0
         Initial covariance (m, m), positive semidefinite.
     widths
-        Widths n, increasing, each at least 2 m + 2 per group of columns (a head without an output
-        projection); width * horizon must be an integer. The SDE is integrated by Euler's scheme
-        with the step 1/n.
+        Widths n, increasing, each at least 2 m + 2 per group of columns (without an output
+        projection, per head); width * horizon must be an integer. The SDE is integrated by Euler's
+        scheme with the step 1/n.
     horizon
         Final time T = L / n.
     samples

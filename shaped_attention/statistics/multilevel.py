@@ -194,15 +194,15 @@ def expectation(
 
     - `value`, its `standard_error`, the estimated absolute `bias` and its error `bias_error`;
     - per level: `step`, `samples`, `mean` and `variance` of a sample, `variance_fine` of f on its
-      finer path, `level_cost` of a sample in Euler steps, fine and coarse, and `stopped`, the
-      fraction of samples in which a path reached the radius;
-    - `cost`, the number of Euler steps taken, and `plain_cost`, the number that plain Monte Carlo
-      would take for the same standard error and, with a bias of Y_L h / h_L at step h (Y_L is the
-      mean on the finest level, h_L its step), a bias of at most tolerance / sqrt 2. Most of the
-      gain is due to extrapolation: at tolerances of 10^-4 and more, plain paths with the finest
-      step here would cost less if one knew how to choose that step.
+      finer path, `level_cost` of a sample in Euler steps, fine and coarse ones together, and
+      `stopped`, the fraction of samples in which a path reached the radius;
+    - `cost`, the number of Euler steps taken, and `plain_cost`, the number of steps that plain
+      Monte Carlo would take for the same standard error and, with a bias of Y_L h / h_L at step h
+      (Y_L is the mean on the finest level, h_L its step), a bias of at most tolerance / sqrt 2.
+      Most of the gain is due to extrapolation: at tolerances of 10^-4 and more, plain paths with
+      the finest step here would cost less if one knew how to choose that step.
 
-    Its attribute `converged` is 0, and a warning is logged, if levels or budget did not suffice.
+    The attribute `converged` is 0, and a warning is logged, if levels or budget did not suffice.
 
     Raises
     ------

@@ -147,8 +147,8 @@ def rare_event(
       paths; `steps`, the number of steps itself; the attribute `seconds` has the time of this call;
     - `estimator`, "splitting" or "plain"; plain paths are taken for events at the end, if they have
       the same error in less time;
-    - `stopped_share`, the share of paths that had stopped at the radius before the end among those
-      in the event at the end;
+    - `stopped_share`, the share of paths that had stopped at the radius before the end among the
+      paths in the event at the end;
     - `run_probability`, `run_cost`, `run_hits` (run): the estimate of a run, its cost, and the
       number of its first replicas, or plain paths, in the event;
     - `levels`, `killed` (run, generation): scores below which replicas were killed, and their

@@ -91,9 +91,9 @@ def distances_by_width(
     horizon
         Final time T = L / n.
     steps_per_layer
-        Euler steps of the SDE per layer: the step for width n is 1 / (n steps_per_layer). The bias
-        of the scheme, of the order of the step, must be well below the distance, which is of order
-        1/n.
+        Euler steps of the SDE per layer, so that the step at width n is 1 / (n steps_per_layer).
+        The bias of the scheme, of the order of the step, must be well below the distance, which is
+        of order 1/n.
     samples
         Number of samples of each chain and of its SDE.
     seed

@@ -148,8 +148,8 @@ def sweep_summary(data: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
     Raises
     ------
     ValueError
-        If `data` is not from `open_sweep`, its store was extended since, or `confidence` is not in
-        (0, 1).
+        If `data` is not from `open_sweep`, its store has been extended since, or `confidence` is
+        not in (0, 1).
     """
     _check_opened(data)
     check_inside("confidence", confidence)
@@ -209,7 +209,7 @@ def sweep_distances(
     """Return the Kolmogorov-Smirnov distances between two samplers in every cell.
 
     Distances from values are exact. Those from histograms are taken at the edges of the bins; they
-    are smaller by at most the fraction of samples in a bin.
+    are too small by at most the fraction of samples in a bin.
 
     Returns
     -------
@@ -219,8 +219,8 @@ def sweep_distances(
     Raises
     ------
     ValueError
-        If `data` is not from `open_sweep`, its store was extended since, a sampler is not in the
-        sweep, V was kept, a cell has no samples, or `confidence` is not in (0, 1).
+        If `data` is not from `open_sweep`, its store has been extended since, a sampler is not in
+        the sweep, V was kept, a cell has no samples, or `confidence` is not in (0, 1).
     """
     _check_opened(data)
     check_inside("confidence", confidence)

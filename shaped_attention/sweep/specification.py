@@ -158,7 +158,7 @@ class Sweep(Grid):
         return sweep
 
     def check_trusted(self, trust: Collection[str]) -> None:
-        """Raise ValueError if a layer of a sweep from a disk is in no module of `trust`."""
+        """Raise ValueError if a sweep from a disk names a layer outside the modules of `trust`."""
         check_modules(trust)
         for layer in filter(names_code, self.layers):
             check_trusted(layer, trust, "the store names", package=False)

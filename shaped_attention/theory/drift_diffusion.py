@@ -44,8 +44,8 @@ def drift(
         has the same type and, if `v` is a tensor of nonsingular matrices, is differentiable in it.
         The limit of normalised blocks needs correlations, V_aa = 1.
     at
-        Relative depth t / T in [0, 1] at which schedules are evaluated; a layer with schedules
-        needs it.
+        Relative depth t / T in [0, 1] at which schedules are evaluated; required for a layer with
+        schedules.
     parameters
         Tensors of shape () that replace parameters, by name, as in `pathwise`. The result is
         differentiable in them if `v` is a tensor.

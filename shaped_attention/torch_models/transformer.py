@@ -91,8 +91,8 @@ class ShapedTransformer(nn.Module):
     width, depth
         Width n and number of layers L.
     vocabulary
-        Size of an embedding with N(0, 1) rows, for inputs of token numbers (..., m); None for
-        inputs of tokens (..., m, n).
+        Size of an embedding with N(0, 1) rows, for inputs of token ids (..., m); None for inputs of
+        tokens (..., m, n).
     seed
         Seed of the initial weights. torch's own generator is not used.
 
@@ -145,7 +145,7 @@ class ShapedTransformer(nn.Module):
                 self.blocks.append(module)
 
     def forward(self, inputs: Tensor) -> Float[Tensor, "*B m n"]:
-        """Return the tokens after the last layer, for token numbers if there is a `vocabulary`.
+        """Return the tokens after the last layer, for token ids if there is a `vocabulary`.
 
         Raises
         ------

@@ -317,7 +317,7 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
           standard `error`;
         - "speeds": `gap` (beta, scheme, time), 1 - cosine of equiangular tokens that start
           orthogonal, and `simulated` (beta, scheme, mark), its mean in flows from uniform tokens;
-        - "histograms": those of `inner_products`.
+        - "histograms": the variables of `inner_products`.
     options
         Options of the command, written with underscores, with the defaults that its ``--help``
         shows; also `times`, increasing times >= 0, for figures that show several times.

@@ -199,11 +199,11 @@ class ExplosionLaw:
 def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
     """Return the law of the explosion time of the limit, or rigorous bounds on it.
 
-    The law is exact for a single token or equal ones, for two tokens or two equally large groups of
-    equal tokens with full attention, for a single nonzero token with any mask, and without
-    attention; heads, W_O, linear MLPs and a `Pattern` are included. There are bounds for full
-    attention of any number of tokens, with or without ReLU MLPs, and for two tokens with a causal
-    mask if gamma^2 >= H / 2.
+    The law is exact for a single token or several equal ones, for two tokens or two equally large
+    groups of equal tokens with full attention, for a single nonzero token with any mask, and
+    without attention; heads, W_O, linear MLPs and a `Pattern` are included. There are bounds for
+    full attention of any number of tokens, with or without ReLU MLPs, and for two tokens with a
+    causal mask if gamma^2 >= H / 2.
 
     Parameters
     ----------
