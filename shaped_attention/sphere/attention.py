@@ -142,8 +142,9 @@ class SphereAttention(Attention):
     beta
         Inverse temperature; finite, at most 600 in absolute value.
     normalised
-        True for SA, False for USA, "sinkhorn" for doubly stochastic weights (Sinkformers, Sander et
-        al., arXiv 2110.11773), which may not converge for beta below about -10.
+        True for SA (weights divided by their sum), False for USA (divided by the number of tokens),
+        "sinkhorn" for doubly stochastic weights (Sinkformers, Sander et al., arXiv 2110.11773),
+        which may not converge for beta below about -10.
     repulsion
         Whether V = -I.
     causal

@@ -133,7 +133,7 @@ class RandomHeads(Noise):
         )
 
     def columns(self, r: int) -> int:
-        """Return the columns of the queries or of all heads side by side, whichever are more."""
+        """Return how many columns the queries or all heads side by side have, whichever is more."""
         return max(self.key_width or 0, self.heads * r)
 
 
@@ -151,8 +151,9 @@ class RandomMLP(Noise):
         phi: "plain_relu", "gelu", "gelu_tanh", "silu", "tanh", "softplus", or "module:function" of
         a function in `shaped_attention.numerics.primitives`, as for `ShapedMLP`.
     width
-        Number p of hidden units, at most 2^53; None for p -> infinity, where S_ij = kappa(R_ij),
-        kappa(r) = E phi(u) phi(v) for standard normal u and v with the correlation r.
+        Number p of hidden units, at most 2^53; None for p -> infinity, where the covariance of the
+        noise is S_ij = kappa(R_ij) with the Gram matrix R and kappa(r) = E phi(u) phi(v) for
+        standard normal u and v of correlation r.
 
     Raises
     ------

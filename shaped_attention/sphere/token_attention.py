@@ -195,7 +195,7 @@ class TokenAttention(Attention):
     ) -> Float[Tensor, "B N d"]:
         """Return the attention and MLP of tokens (B, N, d), before the projection.
 
-        It is not finite if the weights or the matrices are too large.
+        The result is not finite if the weights or the matrices are too large.
 
         Parameters
         ----------

@@ -290,8 +290,8 @@ def figure_data(name: str, **options: Any) -> xr.Dataset:
     name
         Name of the figure, as in ``shaped-attention sphere NAME``:
 
-        - "phase": `probability` (dimension, beta, time) that two tokens are close, from uniform
-          tokens, and `curve` (beta), the time at which equiangular tokens are this close;
+        - "phase": `probability` (dimension, beta, time) that two tokens are close, starting from
+          uniform tokens, and `curve` (beta), the time at which equiangular tokens are this close;
         - "ensembles": the same probability (ensemble, beta, time) for the random matrices of
           `TokenAttention.random`;
         - "metastability": `clusters`, `order` and `gap` (beta, time, sample), that is
