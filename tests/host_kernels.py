@@ -111,15 +111,17 @@ class HostKernel:
         self._run(*arguments)
 
 
-def numbers_on_host(precision: str) -> ctypes.CDLL:
-    """Compile `fill_normals` for the host."""
-    defines, rest = numbers_source(precision).split("typedef unsigned long long u64;", 1)
-    call = """
+_FILL = """
 extern "C" void run(
     real* a, const u64* b, const long long* c, double d, double e, double f, double g, double h) {
   fill_normals(a, b, c, d, e, f, g, h);
 }
 """
+
+
+def numbers_on_host(precision: str, kernel: str | None = None, call: str = _FILL) -> ctypes.CDLL:
+    """Compile `fill_normals`, or another kernel that draws, for the host."""
+    defines, rest = numbers_source(precision, kernel).split("typedef unsigned long long u64;", 1)
     return _library("\n".join([defines, _BEFORE, "typedef unsigned long long u64;", rest, call]))
 
 

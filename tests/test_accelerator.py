@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import shaped_attention as sa
 from benchmarks import accelerator
 from shaped_attention.numerics.device import launch
+from shaped_attention.numerics.draws import Draws
+from tests.host_kernels import needs_compiler, numbers_on_host
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ["paths", "bits", "laws", "samplers", "sweep", "llama", "networks", "speed"]
@@ -58,6 +62,26 @@ def test_all_rows_run_and_the_file_grows(rehearsal):
     )
     compared = measured["samplers"]["network, chain, SDE"]
     assert {"network_against_chain", "network_against_sde", "chain_against_sde"} <= set(compared)
+
+
+@needs_compiler
+def test_the_floor_draws_the_numbers_of_all_steps():
+    """The benchmark's own kernel, compiled for the host with a thread after another."""
+    of_a_device = "struct Place { unsigned x; };\nstatic Place blockIdx, blockDim, threadIdx;\n"
+    kernel = of_a_device + accelerator.NUMBERS.replace("__global__", "")
+    call = """
+extern "C" void run(double* a, const u64* b, double c, int d, int e) {
+  for (threadIdx.x = 0; threadIdx.x < 4; ++threadIdx.x) numbers(a, b, c, d, e);
+}
+"""
+    key, sums = np.array([1, 2], dtype=np.uint64), np.full(4, np.nan)
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (sums, key)]
+    numbers_on_host("float64", kernel, call).run(*pointers, ctypes.c_double(3), 2, 5)
+    expected = sum(
+        Draws(key, torch.arange(3), step).normals_at(0, 0, 10).sum(1).numpy() for step in range(2)
+    )
+    np.testing.assert_allclose(sums[:3], expected, rtol=1e-12)
+    assert np.isnan(sums[3])
 
 
 def test_what_fails_is_recorded_with_its_traceback(rehearsal):

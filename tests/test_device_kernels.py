@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch.utils import cpp_extension
 
 import shaped_attention as sa
+from shaped_attention.numerics.device import launch
 from shaped_attention.numerics.device.source import FIELDS, kernel_source
 from shaped_attention.numerics.operations import registry
 from shaped_attention.numerics.operations.registry import OPERATIONS
@@ -178,11 +183,53 @@ def test_fields_have_the_names_of_the_registry():
 
 def test_a_few_tokens_have_a_thread_and_more_a_warp():
     """The buffer of a path with one thread is in registers, so all of its loops are unrolled."""
-    sources = []
-    for tokens in (4, 16):
-        v0 = sa.equicorrelated(tokens, 0.2)
-        spec = specify(sa.ShapedAttention(0.3), v0, width=64, steps=2, dt=1 / 64, samples=1, seed=0)
-        task = task_of(spec, "chain", 64)
-        sources.append(kernel_source(task.programs, task.compiled, False, "float64", False))
-    assert "#define THREADS 1\n" in sources[0]
-    assert "#define THREADS 32\n" in sources[1]
+    assert "#define THREADS 1\n" in kernel_of(4)[0]
+    assert "#define THREADS 32\n" in kernel_of(16)[0]
+
+
+def kernel_of(tokens: int) -> tuple[str, Any]:
+    """Return the source of a chain's kernel, and its program."""
+    v0 = sa.equicorrelated(tokens, 0.2)
+    spec = specify(sa.ShapedAttention(0.3), v0, width=64, steps=2, dt=1 / 64, samples=1, seed=0)
+    task = task_of(spec, "chain", 64)
+    return kernel_source(task.programs, task.compiled, False, "float64", False), task.compiled
+
+
+@pytest.mark.parametrize(
+    ("kilobytes", "tokens", "paths", "shared"),
+    [(96, 16, 4, 1), (227, 16, 4, 1), (64, 16, 3, 1), (64, 32, 1, 0), (96, 32, 1, 1)],
+)
+def test_a_block_takes_no_more_shared_memory_than_the_device_has(
+    kilobytes, tokens, paths, shared, monkeypatch
+):
+    """A device of 2018 has 64 KiB, which a path of 32 tokens exceeds."""
+    asked, sources = [], []
+
+    def compiled(source, name, device):
+        sources.append(source)
+        return SimpleNamespace(set_shared_memory_config=asked.append)
+
+    properties = SimpleNamespace(shared_memory_per_block_optin=kilobytes * 1024)
+    monkeypatch.setattr(launch, "compiled", compiled)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    source, packed = kernel_of(tokens)
+    kernel = launch.CudaKernel(source, packed, "float64", torch.device("cpu"))
+    assert sources[0].startswith(f"#define SHARED {shared}\n")
+    assert (kernel.paths, asked) == (paths, [paths * 8 * (packed.rows + 1)] * shared)
+    assert max(asked, default=0) <= kilobytes * 1024
+    # Otherwise the buffers are in main memory.
+    assert kernel.scratch.numel() == (1 if shared else 4096 * (packed.rows + 1))
+
+
+def test_kernels_compile_without_a_toolkit(monkeypatch):
+    """Torch asks for the toolkit's headers, whether a kernel includes any or not."""
+    with monkeypatch.context() as patch:
+        patch.setattr(cpp_extension, "CUDA_HOME", None)
+        patch.setattr(torch.cuda, "device", nullcontext)
+        patch.setattr(torch.cuda, "_compile_kernel", lambda *_: cpp_extension.include_paths("cuda"))
+        with pytest.raises(OSError, match="CUDA_HOME"):
+            torch.cuda._compile_kernel("", "")
+        assert launch.compiled("no toolkit", "advance", torch.device("cpu"))
+        assert cpp_extension.CUDA_HOME is None
+    launch.compiled.cache_clear()

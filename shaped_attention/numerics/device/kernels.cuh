@@ -1,4 +1,5 @@
-// What the host launches: a thread, or the threads of a warp, for each path.
+// What the host launches: a thread, or the threads of a warp, for each path. With a warp, SHARED says
+// whether the buffers of a block's paths fit into its shared memory.
 
 #ifdef __CUDACC__
 #if THREADS == 1

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.device.source import numbers_source, threads_of, warps_of
+from shaped_attention.numerics.device.source import (
+    bytes_of_path,
+    numbers_source,
+    threads_of,
+    warps_of,
+)
 from shaped_attention.numerics.tile_interpreter import Packed
 
 _log = logging.getLogger(__name__)
@@ -38,17 +45,17 @@ class CudaKernel:
 
     def __init__(self, source: str, packed: Packed, precision: str, device: torch.device) -> None:
         self.device, self.threads = device, threads_of(packed)
-        self.paths = _BLOCK if self.threads == 1 else max(1, warps_of(packed, precision))
-        self._kernel = compiled(source, "advance", device)
+        warps = warps_of(packed, precision, _shared_bytes(device))
+        self.paths = _BLOCK if self.threads == 1 else max(1, warps)
+        self._kernel = compiled(f"#define SHARED {int(warps > 0)}\n{source}", "advance", device)
         self.shared, room = 0, 1
-        if self.threads > 1 and warps_of(packed, precision):
-            self.shared = (
-                self.paths * (packed.rows + 1) * torch.empty(0, dtype=_of(precision)).itemsize
-            )
-            self._kernel.set_shared_memory_config(self.shared)
+        if self.threads > 1 and warps:
+            self.shared = self.paths * bytes_of_path(packed, precision)
+            with torch.cuda.device(device):
+                self._kernel.set_shared_memory_config(self.shared)
         elif self.threads > 1:
             room = _GROUPS * (packed.rows + 1)
-        self.scratch: Tensor = torch.empty(room, dtype=_of(precision), device=device)
+        self.scratch: Tensor = torch.empty(room, dtype=getattr(torch, precision), device=device)
 
     def __call__(self, rows: int, first: Sequence[Any], rest: Sequence[Any]) -> None:
         """Launch it, and wait until it has run."""
@@ -83,8 +90,30 @@ def fill_normals(
 @lru_cache(maxsize=64)
 def compiled(source: str, name: str, device: torch.device) -> Any:
     """Return a kernel by its name; the source is compiled once for each device of a process."""
-    with torch.cuda.device(device):
+    with torch.cuda.device(device), _without_toolkit():
         return torch.cuda._compile_kernel(source, name)
+
+
+@contextmanager
+def _without_toolkit() -> Iterator[None]:
+    """Let torch compile where CUDA's toolkit is not installed.
+
+    It raises OSError if it does not know the folder of the toolkit's headers; kernels include none.
+    """
+    from torch.utils import cpp_extension  # slow, and only for this
+
+    home = cpp_extension.CUDA_HOME
+    cpp_extension.CUDA_HOME = home or str(Path(cpp_extension.__file__).parents[1])
+    try:
+        yield
+    finally:
+        cpp_extension.CUDA_HOME = home
+
+
+def _shared_bytes(device: torch.device) -> int:
+    """Return the bytes of shared memory that a block may have: 64 KiB on devices of 2018."""
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", 48 * 1024))
 
 
 def can_compile() -> bool:
@@ -106,8 +135,3 @@ def _say_slow() -> None:
         "torch %s does not compile kernels at run time (2.13 does); its operations run one by one",
         torch.__version__,
     )
-
-
-def _of(precision: str) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, precision)
-    return dtype

@@ -6,7 +6,7 @@
 // The THREADS threads of a path share its buffer `b`, with a number for each entry of a matrix, in
 // the layout of its program. With one thread all loops are unrolled, so that the buffer is in
 // registers. An instruction is a type `L`, whose members are the fields of
-// `operations/registry.py`; its operation is the function of that name. `before` defines:
+// `operations/registry.py`; its operation is the function of that name. Before this come:
 //
 //   real             float or double        THREADS    1 or 32
 //   PIVOT            relative size of a pivot that counts as zero (of squares in `cholesky`)
@@ -78,12 +78,14 @@ HERE int most(int a, int b) { return a < b ? b : a; }
 
 // Random numbers: `numerics/threefry.py`.
 
+HERE void turn(u64& x0, u64& x1, int by) {
+  x0 += x1;
+  x1 = ((x1 << by) | (x1 >> (64 - by))) ^ x0;
+}
+
+// Not a loop, since those are not unrolled where a path has a warp.
 HERE void mix(u64& x0, u64& x1, int r0, int r1, int r2, int r3) {
-  const int rotations[4] = {r0, r1, r2, r3};
-  ALL(k, 4) {
-    x0 += x1;
-    x1 = ((x1 << rotations[k]) | (x1 >> (64 - rotations[k]))) ^ x0;
-  }
+  turn(x0, x1, r0), turn(x0, x1, r1), turn(x0, x1, r2), turn(x0, x1, r3);
 }
 
 HERE void threefry(const u64* key, u64 c0, u64 c1, u64& x0, u64& x1) {

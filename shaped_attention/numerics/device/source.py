@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +29,10 @@ MOST_IN_REGISTERS = 256
 _RENAMED = {"sqrt": "sqrt_of", "exp": "exp_of", "tanh": "tanh_of"}
 """Operations whose name is that of a function of C."""
 
+_FOLDER = Path(__file__).parent
 
-OPERATIONS_SOURCE = Path(__file__).with_name("operations.cuh")
-"""File of the operations."""
-
-SHARED_BYTES = 96 * 1024
-"""Shared memory of a block that every device since 2017 has."""
+_MOST_SHARED = 96 * 1024
+"""Shared memory of a block, at most, so that large devices run two blocks at a time."""
 
 _WARPS = 4
 """Warps of a block whose paths have a warp each, if their buffers fit into shared memory."""
@@ -44,15 +43,25 @@ def threads_of(packed: Packed) -> int:
     return 1 if packed.rows < MOST_IN_REGISTERS else 32
 
 
-def warps_of(packed: Packed, precision: str) -> int:
-    """Return how many warps with a path each share memory; 0 if not even one has room."""
-    return min(_WARPS, SHARED_BYTES // (np.dtype(precision).itemsize * (packed.rows + 1)))
+def bytes_of_path(packed: Packed, precision: str) -> int:
+    """Return the bytes of the buffer of a path."""
+    return np.dtype(precision).itemsize * (packed.rows + 1)
+
+
+def warps_of(packed: Packed, precision: str, shared: int) -> int:
+    """Return how many warps with a path each share memory; 0 if not even one has room.
+
+    `shared` are the bytes that a block may have on the device.
+    """
+    return min(_WARPS, min(shared, _MOST_SHARED) // bytes_of_path(packed, precision))
 
 
 def kernel_source(
     programs: Sequence[Program], packed: Packed, adds: bool, precision: str, clock: bool
 ) -> str:
     """Return the source of the kernel `advance` for the programs of a pattern or of the clock.
+
+    For a device, SHARED comes before it (``kernels.cuh``).
 
     Parameters
     ----------
@@ -65,13 +74,11 @@ def kernel_source(
     clock
         Whether the programs are the speed, a step and the variance rate of the clock.
     """
-    folder = Path(__file__).parent
     limits = np.finfo(precision)
     # The fourth root of the largest number keeps V and products of two of its entries finite.
     largest = min(LARGEST_FACTOR, float(limits.max) ** 0.25)
     constants = {
         "THREADS": threads_of(packed),
-        "SHARED": int(warps_of(packed, precision) > 0),
         "PIVOT": repr(PIVOT_EPSILONS * float(limits.eps)),
         "HIDDEN_COLUMNS": HIDDEN_COLUMNS,
         "BUFFER_ROWS": packed.rows + 1,
@@ -85,30 +92,35 @@ def kernel_source(
         "LARGEST": repr(largest),
         "MODERATE": repr(min(MODERATE_FACTOR, largest**0.5)),
     }
-    lines = [f"typedef {'double' if precision == 'float64' else 'float'} real;"]
-    lines += [f"#define {name} {value}" for name, value in constants.items()]
+    lines = _beginning(precision, constants)
     lines += ["#define CLOCK"] if clock else []
     lines += _choices("PART", [int(part[0]) for part in packed.parts])
     lines += _choices("COLUMNS_OF", [int(part[1]) for part in packed.parts])
     return "\n".join(
         [
             *lines,
-            OPERATIONS_SOURCE.read_text(),
+            (_FOLDER / "operations.cuh").read_text(),
             "template <int K> struct Step;",
             *(line for k in range(len(programs)) for line in _step(packed, k)),
-            (folder / "paths.cuh").read_text(),
-            (folder / ("clock.cuh" if clock else "steps.cuh")).read_text(),
-            (folder / "kernels.cuh").read_text(),
+            (_FOLDER / "paths.cuh").read_text(),
+            (_FOLDER / ("clock.cuh" if clock else "steps.cuh")).read_text(),
+            (_FOLDER / "kernels.cuh").read_text(),
         ]
     )
 
 
-def numbers_source(precision: str) -> str:
-    """Return the source of the kernel `fill_normals`, which writes numbers of a precision."""
-    lines = [f"typedef {'double' if precision == 'float64' else 'float'} real;"]
-    lines += ["#define THREADS 1", "#define HIDDEN_COLUMNS 1", "#define PIVOT 0"]
-    numbers = Path(__file__).with_name("numbers.cuh")
-    return "\n".join([*lines, OPERATIONS_SOURCE.read_text(), numbers.read_text()])
+@lru_cache
+def numbers_source(precision: str, kernel: str | None = None) -> str:
+    """Return the source of a kernel that draws: by default `fill_normals`, which writes numbers."""
+    lines = _beginning(precision, {"THREADS": 1, "HIDDEN_COLUMNS": 1, "PIVOT": 0})
+    kernel = kernel or (_FOLDER / "numbers.cuh").read_text()
+    return "\n".join([*lines, (_FOLDER / "operations.cuh").read_text(), kernel])
+
+
+def _beginning(precision: str, constants: Mapping[str, object]) -> list[str]:
+    """Return the lines before ``operations.cuh``."""
+    real = "double" if precision == "float64" else "float"
+    return [f"typedef {real} real;", *(f"#define {name} {constants[name]}" for name in constants)]
 
 
 def _choices(name: str, values: Sequence[int]) -> list[str]:
