@@ -64,8 +64,10 @@ def _modifications(command: Callable[..., None]) -> Callable[..., None]:
             help="Power p in tau = tau_0 sqrt(n_k) n^p.",
             show_default=True,
         ),
-        click.option("--no-centring", is_flag=True, help="Leave out the centring."),
-        click.option("--no-identity", is_flag=True, help="Leave out the identity."),
+        click.option(
+            "--no-centring", is_flag=True, help="Leave out the centring: w is not subtracted."
+        ),
+        click.option("--no-identity", is_flag=True, help="Leave out the identity: I is not added."),
     ):
         command = option(command)
     return command
@@ -74,17 +76,17 @@ def _modifications(command: Callable[..., None]) -> Callable[..., None]:
 @main.command(name="derive")
 @click.option("--block", required=True, help=f"Block: {', '.join(BLOCKS)}.")
 @click.option("--tokens", required=True, type=int, help="Number of tokens m.")
-@click.option("--mask", default="full", help="full or causal.", show_default=True)
+@click.option("--mask", default="full", help="Mask: full or causal.", show_default=True)
 @click.option("--heads", default=1, help="Number of heads H.", show_default=True)
 @click.option("--output-projection", is_flag=True, help="Mix the heads with a Gaussian matrix.")
-@click.option("--biases", is_flag=True, help="Add query and key biases of variance s_Q and s_K.")
+@click.option("--biases", is_flag=True, help="Add query and key biases of variances s_Q and s_K.")
 @_modifications
 @click.option("--correction", is_flag=True, help="Also print the next order of the drift in 1/n.")
 @click.option("--all", "every", is_flag=True, help="Print every entry, not just one of each kind.")
 @click.option(
     "--points",
     type=int,
-    help="Only check the closed form at this many random rational V, which works for more tokens.",
+    help="Check the closed form only at this many random rational V, which allows more tokens.",
 )
 @click.option("--latex", "as_latex", is_flag=True, help="Print LaTeX (amsmath) instead of text.")
 def derive_command(
@@ -128,7 +130,7 @@ def derive_command(
 @main.command(name="expand")
 @click.option("--order", default=4, help="Largest degree of the Taylor terms.", show_default=True)
 @click.option("--tokens", type=int, help="Also print the matrices for this number of tokens.")
-@click.option("--mask", default="full", help="full or causal.", show_default=True)
+@click.option("--mask", default="full", help="Mask: full or causal.", show_default=True)
 @_modifications
 def expand_command(order: int, tokens: int | None, mask: str, **options: Any) -> None:
     """Print the Taylor terms of the attention matrix, their orders in n, and their effect on V."""

@@ -36,26 +36,26 @@ _OPTIONS = [
                  help="Start from M equicorrelated tokens of variance 1."),
     click.option("--rho", default=0.2, help="Correlation of these tokens (with --tokens)."),
     click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE",
-                 help="Start from tokens X_0: a .npy, .npz, .csv or .pt file of shape (m, n_0). "
-                 "V_0 = X_0 X_0^T / n_0.  [default: 8 tokens of a real sentence]"),
+                 help="Start from tokens X_0, an array of shape (m, n_0) in a .npy, .npz, .csv or "
+                 ".pt file, with V_0 = X_0 X_0^T / n_0.  [default: 8 tokens of a real sentence]"),
     click.option("--covariance", type=click.Path(path_type=Path), metavar="FILE",
                  help="Start from an m x m covariance V_0 in a .npy, .npz, .csv or .pt file."),
     click.option("--key", metavar="NAME", help="Name of the array in a .npz or .pt file."),
     click.option("--scale", default="1", metavar="NUMBER|raw",
-                 help="Rescale V_0 to this mean diagonal, as an input normalisation would; 'raw' "
-                 "leaves V_0 unchanged."),
+                 help="Rescale V_0 so that the mean of its diagonal is this number, as an input "
+                 "normalisation would; 'raw' leaves V_0 unchanged."),
     click.option("--layer", "kind", type=Choice(["attention", "mlp", "transformer"]),
                  default="transformer",
                  help="Blocks of a layer; 'transformer' is attention followed by an MLP."),
     click.option("--gamma", default=0.35,
-                 help="Weight of the attention branch, in [0, 1]; that of the skip connection is "
+                 help="Weight of the attention branch, in [0, 1]; the skip connection has weight "
                  "sqrt(1 - gamma^2)."),
     click.option("--tau0", default=1.0,
                  help="Temperature: logits are divided by tau0 sqrt(n n_k)."),
     click.option("--heads", default=1, help="Number H of heads."),
     click.option("--key-size", type=int,
-                 help="Key size n_k, the columns of a head's W_Q and W_K.  [default: width / "
-                 "heads]"),
+                 help="Key size n_k, the number of columns of a head's W_Q and W_K.  [default: "
+                 "width / heads]"),
     click.option("--query-bias", default=0.0, help="Variance of the query biases."),
     click.option("--key-bias", default=0.0, help="Variance of the key biases."),
     click.option("--causal/--no-causal", default=False,
@@ -64,9 +64,9 @@ _OPTIONS = [
                  help="Apply an output projection W_O after the heads."),
     click.option("--mlp-gamma", type=float, help="Weight of the MLP branch.  [default: --gamma]"),
     click.option("--c-plus", default=0.0,
-                 help="ReLU slope for positive inputs is 1 + c_plus / sqrt n."),
+                 help="The ReLU slope for positive inputs is 1 + c_plus / sqrt n."),
     click.option("--c-minus", default=-1.0,
-                 help="ReLU slope for negative inputs is 1 + c_minus / sqrt n."),
+                 help="The ReLU slope for negative inputs is 1 + c_minus / sqrt n."),
     click.option("--width", default=200, help=HELP["width"]),
     click.option("--depth", default=150, help="Number L of layers; the SDE runs on [0, L / n]."),
     click.option("--step", default=0.01,
@@ -114,11 +114,11 @@ def compare_command(
 ) -> None:
     """Compare finite shaped transformers with their limiting SDE.
 
-    Samples the covariance V of m tokens through (1) networks with real weight matrices, (2) the
-    exact chain of their covariances and (3) the limiting SDE; prints the distances between their
-    laws at the last layer with confidence bounds, plots the results, and saves network.nc,
-    chain.nc, sde.nc and comparison.json in the folder for the data. Files of an earlier command are
-    replaced only with --overwrite.
+    Samples the covariance V of m tokens from (1) networks with real weight matrices, (2) the exact
+    chain of their covariances and (3) the limiting SDE; prints the distances between their laws at
+    the last layer with confidence bounds, plots the results, and saves network.nc, chain.nc, sde.nc
+    and comparison.json in the folder for the data. Files of an earlier command are replaced only
+    with --overwrite.
     """
     from shaped_attention.blocks.catalogue import named_layer, rescaled
     from shaped_attention.figures import study
