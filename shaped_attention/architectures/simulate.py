@@ -61,10 +61,10 @@ def simulate_model(
 
     The law is exactly that of models made from the configuration, with independent weights for each
     sample and dropout off. The cost does not grow with the number of features, except through the
-    hidden units of the MLP. On the CPU in float64, compiled code moves 64 samples at once. From 96
-    tokens on, or if a layer draws at least 32,768 random numbers, library routines move them. Both
-    agree up to rounding; the choice depends neither on chunks and threads nor on the number of
-    samples.
+    hidden units of the MLP. On the CPU in float64, compiled code runs 64 samples at once. From 96
+    tokens on, or if a layer draws at least 32,768 random numbers, library routines are used
+    instead. Both agree up to rounding; the choice depends neither on chunks and threads nor on the
+    number of samples.
 
     Parameters
     ----------

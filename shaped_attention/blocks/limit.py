@@ -82,7 +82,7 @@ class Limit:
         return 0.0
 
     def on_copies(self, copies: int) -> Limit | str:
-        """Return the limit for `copies` copies of the tokens, one after the other, or a reason.
+        """Return the limit for `copies` successive copies of the tokens, or why there is none.
 
         A token sees only its own copy, and `growth` must contain all that raises the rank.
         `tangents` needs these limits. A limit whose formulas hold for any number of tokens returns

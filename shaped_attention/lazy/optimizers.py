@@ -156,10 +156,10 @@ class Muon:
     """Momentum whose matrix sign is the update (Jordan et al. 2024).
 
     With the buffer B = momentum B + g, W becomes
-    ``(1 - lr weight_decay) W - lr s sign(g + momentum B)``, or sign(B) without `nesterov`, where
-    sign(U S V^T) = U V^T exactly, over nonzero singular values, and s = sqrt(max(1, outputs /
-    inputs)). For a matrix that a library stores as (inputs, outputs), as in GPT-2, the two are
-    exchanged in s. `rest` updates biases, embeddings and the readout.
+    ``(1 - lr weight_decay) W - lr s sign(g + momentum B)``, with sign(B) instead if `nesterov` is
+    False, where sign(U S V^T) = U V^T is exact, over nonzero singular values, and s = sqrt(max(1,
+    outputs / inputs)). For a matrix that a library stores as (inputs, outputs), as in GPT-2, the
+    two are exchanged in s. `rest` updates biases, embeddings and the readout.
 
     Parameters
     ----------

@@ -252,7 +252,7 @@ class Rows(Coordinates):
         return of_rows(function, args, dict(named or {}))
 
     def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
-        """Run a primitive of descriptions (`numerics.primitives`)."""
+        """Run one of the primitives in which blocks are written (`numerics.primitives`)."""
         name = function.__name__
         if name == "row_squares":
             return self.squares()

@@ -61,9 +61,9 @@ def simulate_training(
 ) -> xr.Dataset:
     """Sample the first training steps of networks with random weights, or of a model.
 
-    Exact in law at the width n: a weight matrix is a Gaussian matrix, drawn only in the directions
-    that the computation meets, plus matrices of low rank. The cost depends on n only through the
-    hidden units.
+    The samples are exact in law at the width n: a weight matrix is a Gaussian matrix, drawn only in
+    the directions that the computation meets, plus matrices of low rank. The cost depends on n only
+    through the hidden units.
 
     Parameters
     ----------

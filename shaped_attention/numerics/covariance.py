@@ -175,7 +175,7 @@ def start_factor(v: Matrix, columns: int) -> Matrix:
 
 
 def vech(v: ArrayLike) -> NDArray[np.float64]:
-    """Return the half-vectorisation of `v` (..., m, m), (..., m (m + 1) / 2).
+    """Return the half-vectorisation of `v` (..., m, m), of shape (..., m (m + 1) / 2).
 
     The entries of the lower triangle follow each other row by row.
 

@@ -86,7 +86,7 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256, program: bool = Fal
     tokens, width
         Number of tokens and width that the description is for.
     program
-        Whether to list also the programs into which chain and limit are traced for compiled code:
+        Whether to list the programs into which chain and limit are traced for compiled code:
         one line for each instruction, with the shape of its value. Scalars that change with depth
         are written as first..last value.
 

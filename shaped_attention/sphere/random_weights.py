@@ -78,7 +78,7 @@ class Noise(ABC):
 @storable
 @dataclass(frozen=True)
 class RandomHeads(Noise):
-    """Heads of attention with random queries, keys and values, which add up.
+    """Attention heads with random queries, keys and values, whose outputs are added.
 
     The noise of a layer is sum_h w_h X V_h / sqrt(H d). The weights w_h are those of the attention,
     with its beta, normalisation and mask, but with the scores <Q_h x_i, K_h x_j> / sqrt k in place

@@ -65,8 +65,8 @@ def record_hidden_states(
         config.json, model.safetensors and, for a text, tokenizer.json, as ``save_pretrained`` of
         model and tokenizer writes them. Nothing is downloaded.
     inputs
-        Inputs of the model, called as ``model(inputs)``, or ``model(**inputs)`` for a dict. For a
-        folder, also a text. Padding positions are recorded too.
+        Inputs of the model, called as ``model(inputs)``, or ``model(**inputs)`` for a dict. If
+        `model` is a folder, `inputs` may also be a text. Padding positions are recorded too.
     choose
         Function of a module's name and the module that returns whether to record its output (for a
         tuple, the first element).

@@ -49,8 +49,8 @@ def check_block(
     what the clock uses with what follows from drift and noise, and derivatives of paths with finite
     differences. It tests whether the law depends on the means of the tokens, whether the block
     inherits what it should declare, whether parameters outside their ranges are refused, and
-    whether its functions can be traced. It cannot know whether `branch` is the intended model;
-    compare with `symbolic` and exact laws for that.
+    whether its functions can be traced. It cannot know whether `branch` is the intended model; for
+    that, compare with `symbolic` and exact laws.
 
     Parameters
     ----------

@@ -199,8 +199,9 @@ def expectation(
     - `cost`, the number of Euler steps taken, and `plain_cost`, the number of steps that plain
       Monte Carlo would take for the same standard error and, with a bias of Y_L h / h_L at step h
       (Y_L is the mean on the finest level, h_L its step), a bias of at most tolerance / sqrt 2.
-      Most of the gain is due to extrapolation: at tolerances of 10^-4 and more, plain paths with
-      the finest step here would cost less if one knew how to choose that step.
+      Most of the gain over plain Monte Carlo is due to extrapolation: at tolerances of 10^-4 and
+      more, plain paths with the finest step here would cost less if one knew how to choose that
+      step.
 
     The attribute `converged` is 0, and a warning is logged, if levels or budget did not suffice.
 

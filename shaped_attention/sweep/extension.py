@@ -40,8 +40,8 @@ def extend_sweep(
     axes
         Values to append, by axis, of the same type as those on the axis.
     trust
-        Modules of layer functions that the store may name, as in `resume_sweep`: the new cells are
-        checked, which calls them.
+        Modules of layer functions that the store may name, as in `resume_sweep`: checking the new
+        cells calls these functions.
 
     Returns
     -------
