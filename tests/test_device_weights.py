@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
+import weakref
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,30 @@ def test_chunks_are_smaller_once_where_memory_is_full(
         r"other programs there to end, or pass a smaller chunk$",
     ):
         run()
+
+
+def test_what_did_not_fit_is_gone_before_smaller_chunks_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not once the collector of cycles runs: on a device the memory would be full until then."""
+    held, left = list[Any](), list[int]()
+
+    def starting(spec: Any, stepper: Any, first: int, count: int) -> Any:
+        if count <= 8:
+            left.append(sum(array() is not None for array in held))
+            return STARTING(spec, stepper, first, count)
+        array = np.zeros(count)
+        held.append(weakref.ref(array))
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(loop, "starting_paths", starting)
+    gc.disable()
+    try:
+        run()
+    finally:
+        gc.enable()
+    assert held
+    assert set(left) == {0}
 
 
 def test_full_memory_is_a_sentence_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:

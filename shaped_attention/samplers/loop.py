@@ -181,10 +181,12 @@ def on_threads(
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(work_or_cancel, part) for part in parts]
         try:
-            for future in futures:
+            # An error holds this frame: with its future here neither, nor the arrays of its part,
+            # would be freed before another attempt.
+            while futures:
                 # The error that cancelled a part is raised, not the cancellation.
                 with suppress(_CancelledError):
-                    future.result()
+                    futures.pop(0).result()
         except BaseException:
             cancelled.set()
             for future in futures:
