@@ -79,9 +79,9 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     return replace(model, unused=unused, adapted=adapted, name=name, config=kept)
 
 
-def as_model(model: Any) -> Model:
-    """Return a model as it is, or that of a configuration given as the argument `model`."""
-    return model if isinstance(model, Model) else _read_model(model, {}, "model")
+def as_model(model: Any, argument: str = "model") -> Model:
+    """Return a model as it is, or that of a configuration that was given under this name."""
+    return model if isinstance(model, Model) else _read_model(model, {}, argument)
 
 
 def record_of(model: Model) -> Any:

@@ -149,7 +149,7 @@ def _products(attention: ShapedAttention) -> list[list[int]]:
 
 
 def _names_of(model: Model) -> dict[str, str]:
-    check_choice("model.family", model.family, tuple(NAMES))
+    check_choice("layer.family", model.family, tuple(NAMES))
     return NAMES[model.family]
 
 

@@ -37,7 +37,7 @@ _SAFETY = 3
 
 def _as_written(layer: Any) -> Any:
     """Return what the record of a run holds of a layer or model."""
-    return layer if _is_layer(layer) else record_of(as_model(layer))
+    return layer if _is_layer(layer) else record_of(as_model(layer, "layer"))
 
 
 @recorded(sampler="training", written={"layer": _as_written})
@@ -211,8 +211,8 @@ def _of_model(
     classes: int | None, samples: int, seed: int, options: Options,
 ) -> Made:  # fmt: skip
     """Return the specification, the targets, and what makes networks of a model."""
-    known = as_model(model)
-    check_choice("model.family", known.family, tuple(NAMES))
+    known = as_model(model, "layer")
+    check_choice("layer.family", known.family, tuple(NAMES))
     for name, value, its in (("width", width, known.width), ("depth", depth, known.depth)):
         if value not in (None, its):
             raise argument_error(name, f"None or {its}, the {name} of {known}", value)
