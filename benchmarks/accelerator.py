@@ -41,7 +41,7 @@ from shaped_attention.samplers.task import task_of
 STEPS = 64
 SECONDS = 600.0
 BLOCK = sa.ShapedAttention(0.35)
-TOKENS, WIDTHS = (4, 8, 16, 64, 512), (256, 1024, 4096)
+TOKENS, WIDTHS = (4, 8, 16, 64, 512), (256, 1024, 4096, 8192)
 KINDS, PRECISIONS = ("chain", "direct", "clock"), ("float64", "float32")
 LLAMA = "llama-3.1-70b"
 CPU = torch.device("cpu")
