@@ -223,7 +223,10 @@ def test_parallel_branches_are_stored_and_run_again(tmp_path):
     np.testing.assert_array_equal(again.V, result.V)
     for wrong, message in (
         (lambda: sa.Parallel(sa.ShapedMLP(0.5)), "blocks must be two blocks or more; got"),
-        (lambda: sa.Parallel(sa.ShapedMLP(0.8), sa.ShapedMLP(0.8)), "add up to 1.28, more than 1"),
+        (
+            lambda: sa.Parallel(sa.ShapedMLP(0.8), sa.ShapedMLP(0.8)),
+            "add up to at most 1 without a skip weight; got 1.28",
+        ),
         (
             lambda: sa.Parallel(sa.ShapedMLP(0.5), sa.Normalised(sa.ShapedMLP(0.5))),
             "which is not a block with a branch",

@@ -94,7 +94,7 @@ def test_final_values_have_the_law_of_the_determinant():
     [
         (LAYER, np.eye(3), {}, r"^v0 must be of shape \(2, 2\), for two tokens; got \(3, 3\)"),
         (LAYER, np.ones((2, 2)), {}, r"^v0 must not be singular"),
-        ([LAYER, ShapedMLP(0.3)], V0, {}, r"^layer must be full attention, alone or with linear"),
+        ([LAYER, ShapedMLP(0.3)], V0, {}, r"^layer must be full attention, with or without linear"),
         (LAYER, V0, {"level": 1.0}, r"^level must be finite and above u_0 = 1.5; got 1.0"),
         (LAYER, V0, {"horizon": 0.0}, r"^horizon must be positive and finite; got 0.0"),
         (LAYER, V0, {"samples": 1}, r"^samples must be an integer >= 2; got 1"),

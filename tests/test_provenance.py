@@ -227,7 +227,8 @@ def small_families(monkeypatch):
 
     def family(models, tokens, widths, samples, seed, progress, *_):
         v0 = sa.equicorrelated(tokens, 0.2)
-        return original.densities(models, v0, 16, 8, samples, seed)
+        data = original.densities(models, v0, 16, 8, samples, seed)
+        return data.assign(strong=(("model", "width"), np.ones((len(models), len(widths)))))
 
     monkeypatch.setattr(beyond, "_family", family)
     monkeypatch.setattr(ScalarLaw, "probability", PROBABILITY)

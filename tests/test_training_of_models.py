@@ -227,7 +227,7 @@ def test_a_model_of_real_size():
     [
         ({"layer": GPT2 | {"model_type": "gpt_neo"}}, "config.model_type must be"),
         ({"layer": GEMMA}, "layer.family must be"),
-        ({"width": 32}, "width must be None or 24, that of gpt2; got 32"),
+        ({"width": 32}, "width must be None or 24, the width of gpt2; got 32"),
         ({"classes": 4}, "classes must be None or 16, the size of the vocabulary"),
         ({"targets": [1, 2, 3, 16]}, r"targets must be classes 0, \.\.\., 15"),
         ({"targets": [0.5, 1.0, 0.0, 2.0]}, "targets must be integers"),
