@@ -203,14 +203,21 @@ def test_a_block_takes_no_more_shared_memory_than_the_device_has(
     kilobytes, tokens, paths, shared, monkeypatch
 ):
     """A device of 2018 has 64 KiB, which a path of 32 tokens exceeds."""
-    asked, sources = [], []
+    asked, sources, grids = [], [], []
 
-    def compiled(source, name, device):
-        sources.append(source)
-        return SimpleNamespace(set_shared_memory_config=asked.append)
+    class Compiled:
+        set_shared_memory_config = staticmethod(asked.append)
+
+        def __init__(self, source, name, device):
+            sources.append(source)
+
+        def __call__(self, grid, block, arguments, shared):
+            grids.append(grid[0])
+            assert shared == sum(asked)
 
     properties = SimpleNamespace(shared_memory_per_block_optin=kilobytes * 1024)
-    monkeypatch.setattr(launch, "compiled", compiled)
+    monkeypatch.setattr(launch, "compiled", Compiled)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     monkeypatch.setattr(torch.cuda, "device", nullcontext)
     source, packed = kernel_of(tokens)
@@ -218,8 +225,13 @@ def test_a_block_takes_no_more_shared_memory_than_the_device_has(
     assert sources[0].startswith(f"#define SHARED {shared}\n")
     assert (kernel.paths, asked) == (paths, [paths * 8 * (packed.rows + 1)] * shared)
     assert max(asked, default=0) <= kilobytes * 1024
-    # Otherwise the buffers are in main memory.
-    assert kernel.scratch.numel() == (1 if shared else 4096 * (packed.rows + 1))
+    # Otherwise the buffers are in main memory: those of the paths that run at a time.
+    for rows, groups in ((5, 5), (5000, 4096), (5, 4096)):
+        kernel(rows, [], [])
+        assert kernel.scratch.numel() == (1 if shared else groups * (packed.rows + 1))
+    assert grids == (
+        [-(-5 // paths), -(-5000 // paths), -(-5 // paths)] if shared else [5, 4096, 5]
+    )
 
 
 def test_kernels_compile_without_a_toolkit(monkeypatch):

@@ -48,20 +48,23 @@ class CudaKernel:
         warps = warps_of(packed, precision, _shared_bytes(device))
         self.paths = _BLOCK if self.threads == 1 else max(1, warps)
         self._kernel = compiled(f"#define SHARED {int(warps > 0)}\n{source}", "advance", device)
-        self.shared, room = 0, 1
+        self.shared = self._each = 0
         if self.threads > 1 and warps:
             self.shared = self.paths * bytes_of_path(packed, precision)
             with torch.cuda.device(device):
                 self._kernel.set_shared_memory_config(self.shared)
         elif self.threads > 1:
-            room = _GROUPS * (packed.rows + 1)
-        self.scratch: Tensor = torch.empty(room, dtype=getattr(torch, precision), device=device)
+            self._each = packed.rows + 1
+        # As large as the largest launch needs, which may find the memory of the device full.
+        self.scratch: Tensor = torch.empty(1, dtype=getattr(torch, precision), device=device)
 
     def __call__(self, rows: int, first: Sequence[Any], rest: Sequence[Any]) -> None:
         """Launch it, and wait until it has run."""
         blocks = -(-rows // self.paths)
-        if self.scratch.numel() > 1:
+        if self._each:
             blocks = min(blocks, _GROUPS)
+            if self.scratch.numel() < blocks * self._each:
+                self.scratch = self.scratch.new_empty(blocks * self._each)
         with torch.cuda.device(self.device):
             self._kernel(
                 (blocks, 1, 1), (self.paths * self.threads, 1, 1), [*first, self.scratch, *rest],
