@@ -254,8 +254,8 @@ def test_fields_that_contradict_are_refused(message):
             12,
             "width must be at least 24 for v0 of rank 4; got 12",
         ),
-        (attention(rope=10.0, heads=2), 6, r"rope share must be .* of 3 columns .*; got 1\.0"),
-        (attention(rope=10.0, rope_share=0.3), 16, r"rope share must .* of 16 columns .* 0\.3"),
+        (attention(rope=10.0, heads=2), 6, r"rope share must be .* of the 3 columns .*; got 1\.0"),
+        (attention(rope=10.0, rope_share=0.3), 16, r"rope share must .* of the 16 columns .* 0\.3"),
         (
             attention(rope=[1.0, 2.0, 3.0]),
             16,

@@ -82,7 +82,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
      r"default; got \['full_attention'\]"),
     ({"model_type": "gemma2", "layer_types": 7}, "config.layer_types must be a list; got 7"),
     ({"model_type": "gemma2", "layer_types": ["full_attention", "linear_attention"] * 2},
-     "config.layer_types must be a list of .* and .*; got 'linear_attention'"),
+     "config.layer_types must be a list with entries .* or .*; got 'linear_attention'"),
     ({"model_type": "gemma2", "sliding_window": None},
      "config has no field sliding_window, which must be an integer >= 1"),
     ({"model_type": "gemma2", "use_bidirectional_attention": True},
@@ -105,7 +105,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
      "config.residual_multiplier must be positive and finite; got 0.0"),
     # A standard deviation that the chain does not accept is that of the weights.
     ({"initializer_range": 1e3},
-     r"config.initializer_range must be such that .* \[1e-06, 100\] for width 64; got 8000.0"),
+     r"config.initializer_range must be such that .* \[1e-06, 100\] at width 64; got 8000.0"),
 ]  # fmt: skip
 
 

@@ -137,7 +137,7 @@ REFUSED: dict[str, tuple[str, Writer, str | None, str]] = {
     "npz, is npy": ("a.npz", as_npy(NUMBERS), None, "cannot be read as"),
     "npz, lone objects": ("a.npz", as_npz(x=np.array([[Trap()]])), None, "never unpickled"),
     "npz, no arrays": ("a.npz", as_npz(), None, "the file holds no arrays"),
-    "npz, unknown key": ("a.npz", as_npz(x=NUMBERS), "z", "called key='z'; the keys are 'x'"),
+    "npz, unknown key": ("a.npz", as_npz(x=NUMBERS), "z", "has the key 'z'; the keys are 'x'"),
     "npz, two matrices": (
         "a.npz",
         as_npz(x=NUMBERS, y=NUMBERS),

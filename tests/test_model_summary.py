@@ -86,7 +86,7 @@ def test_masks_inside_norms_and_parallel_branches_are_found():
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (sa.equicorrelated, "result must be a Dataset; got <function"),
+        (sa.equicorrelated, "result must be a Dataset; got the function"),
         (
             xr.Dataset({"x": 1.0}),
             "result must be a Dataset from simulate_model, with positions; got a Dataset",

@@ -275,7 +275,10 @@ def flow(attention, start=START):
         (lambda: TokenAttention(1.0, torch.full((2, 2), math.inf)), "query must be finite"),
         (lambda: TokenAttention(1.0, value=torch.ones(1, 2)), "value must be square; got"),
         (lambda: TokenAttention(1.0, torch.ones(1, 2), SQUARE), "query must be .* rows as key"),
-        (lambda: TokenAttention(1.0, torch.ones(2, 2, 2), torch.ones(3, 2, 2)), "same samples"),
+        (
+            lambda: TokenAttention(1.0, torch.ones(2, 2, 2), torch.ones(3, 2, 2)),
+            "equal numbers of samples",
+        ),
         (lambda: TokenAttention(1.0, torch.ones(1, 2)), "query must be square, because key is"),
         (lambda: TokenAttention(1.0, mlp=3), r"mlp must be a function of tokens or .*; got 3"),
         (lambda: TokenAttention(1.0, mlp=(SQUARE, torch.ones(2, 3))), "mlp must be matrices of"),

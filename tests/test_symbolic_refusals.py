@@ -52,13 +52,13 @@ class RandomSkip(LinearAttention):
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        (sy.ShapedAttention(identity=False), r"order n\^0, entry \(1, 1\) is -V_11\*gamma"),
+        (sy.ShapedAttention(identity=False), r"order n\^0: entry \(1, 1\) is -V_11\*gamma"),
         (sy.ShapedAttention(centring=False), r"mean of V' - V has a term of order n\^0"),
         (sy.ShapedAttention(temperature_power=0), r"Y / tau = G / tau_0 are of order n\^0"),
         (sy.ShapedAttention(temperature_power="1/4"), r"a term of order n\^\(-1/2\)"),
         (sy.ShapedMLP(normalised=False), r"a term of order n\^\(-1/2\)"),
         (LinearAttention(identity=False), r"order n\^0"),
-        (LinearAttention(unit_skip=True), r"order n\^0, entry \(1, 1\) is V_11\*gamma\*\*2"),
+        (LinearAttention(unit_skip=True), r"order n\^0: entry \(1, 1\) is V_11\*gamma\*\*2"),
     ],
 )
 def test_a_recursion_without_a_limit(block: sy.Block, message: str) -> None:
