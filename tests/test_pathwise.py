@@ -175,7 +175,7 @@ BAD: dict[str, Any] = {
     r"v0 must be a matrix \(m, m\); got shape \(1, 2, 2\)": lambda: sa.pathwise(
         BLOCK, EYE[None], **{**CHAIN, "samples": 1}
     ),
-    "give either width and depth, or horizon and step; got width=24, depth=None, horizon=None": lambda: (
+    "give either width and depth, or horizon and step; got width=24, depth=None": lambda: (
         sa.pathwise(BLOCK, EYE, width=24, samples=2)
     ),
     "v0 requires gradients, which do not exist": lambda: sa.pathwise(
