@@ -51,7 +51,7 @@ CASES = {
     "horizon": (fixed(depth=None, horizon=0.53), "horizon must be a whole number of layers"),
     "radius": (fixed(radius=1.0), "radius.*1.0"),
     "no V": ({**fixed(tokens=None), "axes": {"tokens": [2, 3]}, "keep": "V"}, "keep='V': cells"),
-    "observable": ({"names": ("rho[0,7]",)}, r"observables: 'rho\[0,7\]' is not one.*log trace"),
+    "observable": ({"names": ("rho[0,7]",)}, r"observables: 'rho\[0,7\]' is not among .*log trace"),
     "of some cells": (
         {**fixed(tokens=None), "axes": {"tokens": [2, 3]}, "names": ("rho[0,2]",)},
         r"observables: 'rho\[0,2\]' is not among those that all cells have",
