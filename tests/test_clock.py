@@ -330,7 +330,7 @@ def test_paths_that_reach_the_radius_need_not_explode():
 
 
 def test_explosion_probability_refuses_what_it_cannot_use():
-    with pytest.raises(ValueError, match=r"^result must come from integrate_sde with method="):
+    with pytest.raises(ValueError, match=r"^result must be a result of integrate_sde with method="):
         sa.stopping.explosion_probability(run(BLOCKS["full"], method="direct", radius=1e30))
     with pytest.raises(ValueError, match=r"^result must have at least 20 paths .*; got 0"):
         sa.stopping.explosion_probability(run(ShapedAttention(0.1), radius=1e13))
