@@ -238,7 +238,7 @@ def test_a_worker_with_other_code_is_refused(written, tmp_path, monkeypatch):
         running._timed_unit(small(), Unit(0, 0, 0), Code({}, {"numpy": "0"}), None, None)
     units = begun(tmp_path / "s", monkeypatch)
     written("SLOPE = 1.0", "SLOPE = 0.5", forget=False)
-    with pytest.raises(StoreError, match=r"code changed after this process imported it .*own_lay"):
+    with pytest.raises(StoreError, match=r"code of its cells changed after this process .*own_lay"):
         resume_sweep(tmp_path / "s", accept_changed_code=True)
     assert len(Store(tmp_path / "s").finished()) == units
 

@@ -93,7 +93,9 @@ def test_torch_functions_have_gradients() -> None:
 
 def test_gradients_in_parameters_are_refused() -> None:
     gamma = torch.tensor(0.6, requires_grad=True)
-    with pytest.raises(ValueError, match=r"^gamma must be a number, as grad.*; got tensor\(0.6000"):
+    with pytest.raises(
+        ValueError, match=r"^gamma must be a number, because grad.*; got tensor\(0.6000"
+    ):
         sy.derive(sy.ShapedAttention(), 2).to_torch(gamma=gamma, tau_0=1.0)
 
 
