@@ -129,6 +129,38 @@ LAZY = [
     ),
     # Lines and operators drawn by lot from the sources.
     Mutant(
+        "weights-deviation-of-no-library",
+        "shaped_attention/lazy/weights.py",
+        "std = 1.0 if group is None else group.std",
+        "std = 1.0 if group is not None else group.std",
+        ("test_lazy_rules.py::test_gradients_are_those_of_torch[attention]",),
+        blind=True,
+    ),
+    Mutant(
+        "low-rank-norm-is-a-sum",
+        _LOW_RANK,
+        "grams = inner(self.left, self.left) * inner(self.right, self.right)",
+        "grams = inner(self.left, self.left) + inner(self.right, self.right)",
+        ("test_simulate_training.py::test_a_step_down_the_gradient_lowers_the_loss_by_its_square",),
+        blind=True,
+    ),
+    Mutant(
+        "side-by-side-without-first-products",
+        "shaped_attention/lazy/side_by_side.py",
+        "assert self._split is not None",
+        "assert self._split is None",
+        ("test_lazy_rules.py::test_gradients_are_those_of_torch[attention]",),
+        blind=True,
+    ),
+    Mutant(
+        "parameter-hidden-unless-told",
+        "shaped_attention/lazy/parameters.py",
+        "if self._hidden is None:",
+        "if self._hidden is not None:",
+        ("test_simulate_training.py::test_laws_are_those_of_explicit_weights[muon]",),
+        blind=True,
+    ),
+    Mutant(
         "lazy-mean-not-transposed",
         _ROWS,
         "return self @ one.mT",
