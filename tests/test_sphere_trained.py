@@ -338,9 +338,7 @@ def test_a_folder_that_lacks_files_is_told_which(albert, tmp_path):
     weights = load_file(albert / "model.safetensors")
     del weights["encoder.embedding_hidden_mapping_in.bias"], weights["pooler.bias"]
     save_file(weights, albert / "model.safetensors", {"format": "pt"})
-    with pytest.raises(
-        ValueError, match=r"has no weights for encoder\.embedding.* 0 more parameters of its"
-    ):
+    with pytest.raises(ValueError, match=r"no weights for encoder\.embedding.* 0 more param"):
         record_hidden_states(albert, {"input_ids": torch.tensor([[0, 1]])})
     (albert / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"lacks model\.safetensors, tokenizer\.json"):

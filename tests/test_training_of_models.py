@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.lazy import library_model, parameters
+from shaped_attention.lazy import named_model, parameters
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.weights import Weights
 from tests.explicit_networks import norms
@@ -159,12 +159,12 @@ def test_laws_are_those_of_the_library(name):
 
 def without_divisor(monkeypatch):
     """Biases of the last matrices as if the block had not divided their inputs."""
-    stored = library_model.stored
+    stored = named_model.stored
 
     def wrong(*place):
         return [replace(group, divisor=1.0) for group in stored(*place)]
 
-    monkeypatch.setattr(library_model, "stored", wrong)
+    monkeypatch.setattr(named_model, "stored", wrong)
 
 
 def one_by_one(monkeypatch):
@@ -177,12 +177,12 @@ def one_by_one(monkeypatch):
 
 def as_outputs_by_inputs(monkeypatch):
     """The factor of Muon for matrices that are stored as (outputs, inputs)."""
-    stored = library_model.stored
+    stored = named_model.stored
 
     def wrong(*place):
         return [replace(group, by_inputs=False) for group in stored(*place)]
 
-    monkeypatch.setattr(library_model, "stored", wrong)
+    monkeypatch.setattr(named_model, "stored", wrong)
 
 
 def untied(monkeypatch):

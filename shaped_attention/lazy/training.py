@@ -15,7 +15,7 @@ from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.tokens import checked_ids, mean_covariance
 from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.checks import argument_error, check_choice, check_count
-from shaped_attention.lazy.library_model import NAMES, LibraryModel
+from shaped_attention.lazy.named_model import NAMES, LibraryModel
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
 from shaped_attention.lazy.optimizers import SGD, Muon
 from shaped_attention.lazy.sources import Source
