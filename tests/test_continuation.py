@@ -225,7 +225,7 @@ def test_parallel_branches_are_stored_and_run_again(tmp_path):
         (lambda: sa.Parallel(sa.ShapedMLP(0.5)), "blocks must be two blocks or more; got"),
         (
             lambda: sa.Parallel(sa.ShapedMLP(0.8), sa.ShapedMLP(0.8)),
-            "add up to at most 1 without a skip weight; got 1.28",
+            "add up to at most 1 if no skip weight is given; got 1.28",
         ),
         (
             lambda: sa.Parallel(sa.ShapedMLP(0.5), sa.Normalised(sa.ShapedMLP(0.5))),

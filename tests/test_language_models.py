@@ -138,11 +138,11 @@ def test_position_is_chosen_and_times_do_not_mix_with_positions():
         ),
         (
             lambda: sa.compare(data, data, time=0.5),
-            r"^time must be left out .* \(pass position=\); got 0.5$",
+            r"^time must be None .* \(pass position= instead\); got 0.5$",
         ),
         (
             lambda: sa.compare(chain, chain, position=1),
-            r"^position must be left out .* \(pass time=\); got 1$",
+            r"^position must be None .* \(pass time= instead\); got 1$",
         ),
         (
             lambda: sa.compare(data, data, position=9),

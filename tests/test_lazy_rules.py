@@ -230,8 +230,8 @@ def test_a_tensor_beside_rows_gets_its_gradient():
             "joined with rows only; got tensor",
         ),
         (lambda x, w: x @ x, r"x @ W, x @ W.T\), by the transpose of rows"),
-        (lambda x, w: w @ x, "the product with W is x @ W"),
-        (lambda x, w: torch.matmul(w, x), "the product with W is x @ W"),
+        (lambda x, w: w @ x, "a Matrix W multiplies them as x @ W"),
+        (lambda x, w: torch.matmul(w, x), "a Matrix W multiplies them as x @ W"),
         (
             lambda x, w: torch.ones(2, 8) @ x,
             r"mixes 3 rows must have 3 columns; got",

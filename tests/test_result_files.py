@@ -40,9 +40,9 @@ def test_a_file_is_not_replaced_by_a_folder_nor_a_folder_by_a_file(tmp_path):
     (tmp_path / "folder.nc").mkdir()
     (tmp_path / "folder.nc" / "notes").write_text("kept")
     before = contents(tmp_path)
-    with pytest.raises(ValueError, match=r"file\.zarr': cannot be written \(Not a directory\)$"):
+    with pytest.raises(ValueError, match=r"file\.zarr' cannot be written \(Not a directory\)$"):
         sa.save(chain(LAYER), tmp_path / "file.zarr")
-    with pytest.raises(ValueError, match=r"folder\.nc': cannot be written \(Is a directory\)$"):
+    with pytest.raises(ValueError, match=r"folder\.nc' cannot be written \(Is a directory\)$"):
         sa.save(chain(LAYER), tmp_path / "folder.nc")
     assert contents(tmp_path) == before
 
@@ -52,7 +52,7 @@ def test_what_cannot_be_saved(suffix, tmp_path):
     with pytest.raises(ValueError, match=r"^result must be a Dataset; got \{\}$"):
         sa.save({}, tmp_path / f"result{suffix}")
     odd = chain(LAYER).assign_attrs(odd=object())
-    with pytest.raises(ValueError, match=r"^path='.*': cannot be written \(.+\)$"):
+    with pytest.raises(ValueError, match=r"^path='.*' cannot be written \(.+\)$"):
         sa.save(odd, tmp_path / f"result{suffix}")
     assert list(tmp_path.iterdir()) == []
 

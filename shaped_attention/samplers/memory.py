@@ -53,9 +53,11 @@ def budget(place: str, memory: int | None) -> int | None:
 
 def host_bytes() -> int | None:
     """Return the memory of this machine; None where the system does not say."""
+    if not hasattr(os, "sysconf"):  # as on Windows
+        return None
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
+    except (ValueError, OSError):
         return None
 
 
