@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Self
 
 from jaxtyping import Float
 
@@ -113,6 +113,31 @@ def homes(space: AnySpace) -> tuple[tuple[Frame, bool], ...]:
 def inner(x: Coordinates, y: Coordinates) -> Float[Tensor, "B r q"]:
     """Return all inner products, as plain numbers."""
     return total([a @ b.mT for a, b in pairs(x, y)])
+
+
+class Entries(NamedTuple):
+    """How many numbers are kept: entries of explicit spaces and plain matrices, and coordinates."""
+
+    explicit: int
+    coordinates: int
+
+
+def count_entries(kept: Iterable[Coordinates | Tensor], growth: int = 1) -> Entries:
+    """Return how many numbers some rows and plain matrices contain, to estimate memory.
+
+    They are counted as if each frame had grown by a factor, at most to the whole space.
+    """
+    explicit = coordinates = 0
+    for x in kept:
+        if isinstance(x, Tensor):
+            explicit += x.numel()
+            continue
+        for space, part in zip(x.space, x.parts, strict=True):
+            if space.explicit:
+                explicit += part.numel()
+            else:
+                coordinates += part[..., 0].numel() * min(growth * space.size, space.n)
+    return Entries(explicit, coordinates)
 
 
 def total(terms: Sequence[Tensor]) -> Tensor:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer, needs_means
 from shaped_attention.checks import check_count
+from shaped_attention.lazy.coordinates import count_entries
 from shaped_attention.lazy.forgetting import Border
 from shaped_attention.lazy.joining import cut_rows, stacked
 from shaped_attention.lazy.low_rank import Factors
@@ -75,8 +76,9 @@ class DeepNetwork:
     def entries(self) -> int:
         """Return how many numbers the way forward keeps."""
         layers = [(tape, weights) for tape, _, weights, _ in self._layers]
-        matrices = [w for _, weights in layers for w in weights.matrices]
-        return sum(tape.entries() for tape, _ in layers) + sum(w.entries() for w in matrices)
+        results = [x for tape, _ in layers for x in tape.results()]
+        known = [x for _, weights in layers for w in weights.matrices for x in w.known_rows()]
+        return sum(count_entries([*results, *known]))
 
     def backward(self, gradients: Sequence[Rows]) -> Iterator[LayerGradients]:
         """Yield the gradients of each layer, from the last to the first, from those of X_L."""

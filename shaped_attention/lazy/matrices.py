@@ -123,10 +123,10 @@ class Matrix:
             return torch.zeros(self._spaces[0].source.samples)
         return gradient.norm()
 
-    def entries(self) -> int:
-        """Return how many numbers are known of the matrix."""
+    def known_rows(self) -> list[Rows]:
+        """Return the directions along which the matrix is known, and their images."""
         rows = [x for side in self._revealed for x in (side.directions, side.images)]
-        return sum(x.coordinates.numel() for x in rows if x is not None)
+        return [x for x in rows if x is not None]
 
     def forget_gradient(self) -> None:
         """Forget the gradient, before the next step."""

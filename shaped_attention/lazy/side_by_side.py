@@ -117,10 +117,9 @@ class SideBySide(Matrix):
         first = sum(part.n for part in self._sum.parts[:number])
         return summands(x, first, first + self._sum.parts[number].n)
 
-    def entries(self) -> int:
-        """Return how many numbers are known of it."""
-        images = sum(x.coordinates.numel() for x in self._images_of.values())
-        return super().entries() + images
+    def known_rows(self) -> list[Rows]:
+        """Return the directions along which it is known, and their images."""
+        return [*super().known_rows(), *self._images_of.values()]
 
     def _complete(self) -> None:
         """End the first products: from now on it is one matrix."""

@@ -59,13 +59,9 @@ class Tape:
         assert self._token is not None
         _recording.reset(self._token)
 
-    def entries(self) -> int:
-        """Return how many numbers the results on the tape contain, to estimate memory."""
-        return sum(
-            x.numel() if isinstance(x, Tensor) else sum(part.numel() for part in x.parts)
-            for x, _ in self._steps
-            if x is not None
-        )
+    def results(self) -> list[Coordinates | Tensor]:
+        """Return the results of the operations on the tape."""
+        return [x for x, _ in self._steps if x is not None]
 
     def note(self, result: Coordinates | Tensor | None, rule: Rule) -> None:
         """Add an operation; a rule without a result is always called, with None."""

@@ -31,8 +31,6 @@ from shaped_attention.samplers.specification import (
 )
 
 Array = NDArray[np.float64]
-_SAFETY = 3
-"""By how much more a step takes than what stays of it."""
 
 
 def _as_written(layer: Any) -> Any:
@@ -153,10 +151,7 @@ def simulate_training(
     probe = run_of(0, 1)
     probe.forward()
     rule.check(list(probe.weights))
-    # The frames grow with every step, and with them the directions and updates of that step.
-    size = chunk_of_samples(
-        probe.entries() * _SAFETY * (steps + 1) ** 2, spec, "fewer steps or hidden units"
-    )
+    size = chunk_of_samples(probe.entries_until(steps, rule), spec, "fewer steps or hidden units")
     parts = []
     total = samples * (steps + 1)
     with progress_bar("training", progress, total=total, unit="step", unit_scale=True) as bar:

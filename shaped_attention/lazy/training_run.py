@@ -10,10 +10,10 @@ import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shaped_attention.lazy.coordinates import inner
+from shaped_attention.lazy.coordinates import count_entries, inner
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.networks import classification, start_of, through_layer
-from shaped_attention.lazy.optimizers import Optimizer, State
+from shaped_attention.lazy.optimizers import Muon, Optimizer, State
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.spaces import Frame
@@ -22,6 +22,11 @@ from shaped_attention.lazy.weights import Weights
 from shaped_attention.samplers.specification import Specification
 
 Array = NDArray[np.float64]
+
+_HELD = {False: (3, 6), True: (6, 12)}
+"""Numbers held in each step for each that the way forward keeps, with SGD and with Muon: gradients,
+updates, what was asked in both directions, and copies; those of explicit spaces, and of frames.
+Measured (tests/test_memory.py)."""
 
 
 class Network(Protocol):
@@ -90,9 +95,17 @@ class TrainingRun:
                 loss = 0.5 * ((f[..., 0] - self._goal) ** 2).sum(-1)
         self._made = loss, [x.detached() for x in tokens]
 
-    def entries(self) -> int:
-        """Return how many numbers of one step are kept."""
-        return self._tape.entries() + sum(w.entries() for w in self.weights.matrices)
+    def entries_until(self, steps: int, rule: Optimizer) -> int:
+        """Return how many numbers are held at once, at most, until a number of steps.
+
+        Each step adds as many directions to every matrix as the first; their coordinates in frames
+        become longer by as much with each step, those in explicit spaces do not.
+        """
+        known = [x for w in self.weights.matrices for x in w.known_rows()]
+        passes = steps + 1
+        explicit, coordinates = count_entries([*self._tape.results(), *known], passes)
+        whole, part = _HELD[isinstance(rule, Muon)]
+        return passes * (whole * explicit + part * coordinates)
 
     def advance(self, rule: Optimizer) -> xr.Dataset:
         """Return what is known before an update, and take it."""

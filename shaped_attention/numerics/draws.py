@@ -3,8 +3,8 @@
 An integer seed and the name of a stream give a key; a key and integers (sample, step, slot, pair)
 give a number. Nothing else enters, so results do not depend on chunks, threads, order or device,
 and the torch and compiled paths use the same numbers (to rounding in the logarithm and cosine of
-the Box-Muller formula). On the CPU in float64 the compiled generator, which is ten times faster,
-makes them here too if the sample numbers are consecutive.
+the Box-Muller formula). On the CPU the compiled generator, which is ten times faster, makes them
+here too if the sample numbers are consecutive.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class Draws:
     _compiled_first: int = field(default=-1, repr=False)
 
     def __post_init__(self) -> None:
-        known = self.samples.device.type == "cpu" and self.dtype == torch.float64
-        if self.compiled and known and len(self.samples) and isinstance(self.step, int):
+        here = self.samples.device.type == "cpu"
+        if self.compiled and here and len(self.samples) and isinstance(self.step, int):
             first = int(self.samples[0])
             following = torch.arange(first, first + len(self.samples), device="cpu")
             if torch.equal(self.samples, following):
@@ -174,7 +174,7 @@ class Draws:
         if self._compiled_first >= 0:
             out = np.empty((len(self.samples), count))
             fill_weights(out, self.key, self._words_of(len(out)), slot, first)
-            return torch.from_numpy(out)
+            return torch.from_numpy(out).to(self.dtype)
         if self.samples.device.type == "cuda" and self.compiled and isinstance(self.step, int):
             from shaped_attention.numerics.device import launch  # only where there is a device
 
@@ -218,7 +218,7 @@ class Draws:
                 paths = self._words_of(LANES, tile * LANES)
                 fill_chi(out, np.array(dof, dtype=float), self.key, paths, slot)
             flat = rows.transpose(0, 2, 1).reshape(-1, len(dof))
-            return torch.from_numpy(flat[: len(self.samples)])
+            return torch.from_numpy(flat[: len(self.samples)]).to(self.dtype)
         device = self.samples.device
         first, d = _chi_constants(tuple(dof), device)
         result = torch.full((len(self.samples), len(dof)), -1.0, dtype=torch.float64, device=device)

@@ -1,0 +1,74 @@
+"""What gradients and training steps of lazily revealed weights take, against their estimates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import shaped_attention as sa
+from shaped_attention.lazy import deep, networks, training
+from tests.test_memory import Live
+
+PLAIN: dict[str, Any] = {"centring": False, "identity": False, "scaled_temperature": False}
+ATTENTION = sa.ShapedAttention(0.5, heads=2, output_projection=True, **PLAIN)
+LAYERS: dict[str, Any] = {
+    "one head": sa.ShapedAttention(0.5),
+    "attention": ATTENTION,
+    "transformer": [
+        sa.Normalised(ATTENTION, norm="layer"),
+        sa.Normalised(sa.ShapedMLP(0.6, activation="gelu", hidden_ratio=4.0), norm="layer"),
+    ],
+}
+V0 = sa.equicorrelated(4, 0.2)
+SAMPLES = 4
+
+
+@pytest.fixture
+def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the bytes that were expected of a sample in each call."""
+    noted: list[float] = []
+    real = networks.chunk_of_samples
+
+    def chunk_of_samples(entries: int, spec: Any, *rest: Any) -> int:
+        noted.append(networks.of_rows(entries, spec.dtype.itemsize))
+        return real(entries, spec, *rest)
+
+    for module in (deep, training):
+        monkeypatch.setattr(module, "chunk_of_samples", chunk_of_samples)
+    return noted
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("name", "optimizer", "width", "steps"),
+    [
+        ("one head", sa.SGD(0.1), 10**5, 4),
+        ("attention", sa.SGD(0.1, momentum=0.9), 10**5, 3),
+        ("attention", sa.Muon(0.02), 10**5, 4),
+        ("transformer", sa.SGD(0.1), 2000, 1),
+        ("transformer", sa.SGD(0.1, momentum=0.9), 2000, 4),
+        ("transformer", sa.Muon(0.02), 2000, 4),
+    ],
+)
+def test_training(
+    name: str, optimizer: Any, width: int, steps: int, dtype: str, estimates: list[float]
+) -> None:
+    with Live() as live:
+        sa.simulate_training(
+            LAYERS[name], V0, [0, 1, 2, 1], width=width, depth=2, samples=SAMPLES, steps=steps,
+            optimizer=optimizer, dtype=dtype,
+        )  # fmt: skip
+    ratio = estimates[-1] / (live.peak / SAMPLES)
+    assert 1.0 <= ratio <= 4.0, ratio
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("loss", ["readout", "cross-entropy:3"])
+def test_gradients(name: str, loss: str, estimates: list[float]) -> None:
+    with Live() as live:
+        sa.gradient_norms(
+            LAYERS[name], V0, width=2000, depth=6, samples=SAMPLES, loss=loss, of=["weights"]
+        )
+    ratio = estimates[-1] / (live.peak / SAMPLES)
+    assert 1.0 <= ratio <= 4.0, ratio
