@@ -316,3 +316,28 @@ def test_rerun_names_versions_that_differ():
     with pytest.warns(UserWarning, match=r"versions differ from those in the record \(torch 2.12"):
         again = sa.rerun(older)
     assert np.array_equal(again["V"], result["V"])
+
+
+HELD = """
+import multiprocessing, signal, time
+from shaped_attention.sweep.engines import _interrupts_held
+
+if __name__ == "__main__":
+    with _interrupts_held():
+        process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(0,))
+        process.start()
+        held = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    process.join()
+    print(held)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals of POSIX")
+def test_interrupts_are_held_while_the_first_worker_starts(tmp_path):
+    """Python starts its resource tracker with it, which would let interrupts through."""
+    (tmp_path / "held.py").write_text(HELD)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "held.py"], cwd=ROOT, capture_output=True, text=True,
+        check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout == "True\n"

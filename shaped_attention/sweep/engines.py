@@ -51,6 +51,11 @@ class Engine:
         """Restore the engine after a worker died; return whether it can continue."""
         return False
 
+    def abandon(self, futures: Sequence[Future[Any]]) -> None:
+        """Give up calls that an interrupted run has left."""
+        for future in futures:
+            future.cancel()
+
     def close(self) -> None:
         """Release the resources of the engine, if it holds any."""
 
@@ -117,7 +122,7 @@ class Processes(Engine):
         self.workers = len(self.devices) or (2 if workers is None else workers)
         check_count("workers", self.workers)
         self._started: set[multiprocessing.process.BaseProcess] = set()
-        self._pool = self._make()
+        self._pool: ProcessPoolExecutor | None = None
 
     def _make(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
@@ -133,6 +138,7 @@ class Processes(Engine):
         others = set(multiprocessing.active_children())
         try:
             with _interrupts_held():
+                self._pool = self._pool or self._make()
                 future = self._pool.submit(_on_device, function, *arguments)
         except BrokenExecutor as error:
             future = Future()
@@ -143,20 +149,31 @@ class Processes(Engine):
     def recover(self) -> bool:
         """Replace the pool: one dead process breaks all of it."""
         # The pool ends its other processes itself; there is nothing to wait for.
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
         codes = {process.exitcode for process in self._started}
         self._started.clear()
         if _UNGUARDED in codes:
             raise BrokenExecutor(f"worker processes import the script that starts them; {NO_GUARD}")
-        self._pool = self._make()
+        self._pool = None
         _log.warning("a worker process died; the pool was replaced")
         return True
+
+    def abandon(self, futures: Sequence[Future[Any]]) -> None:
+        """End the processes; the next call starts others.
+
+        The pool fails when it finds them dead and its calls cancelled, so nothing is cancelled.
+        """
+        self.close()
 
     def close(self) -> None:
         """End the processes, without waiting for the units that an interrupted run has left."""
         for process in self._started:
             process.terminate()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._started.clear()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
 
 
 def dask_engine(client: Any) -> ExecutorEngine:
@@ -185,6 +202,10 @@ def _interrupts_held() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # on Windows; the import of a worker may end early
         yield
         return
+    from multiprocessing import resource_tracker  # missing on Windows
+
+    # It starts with the first process, and then lets interrupts through again.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -131,8 +131,8 @@ class Loop:
                 self._commit(settle=True)
                 raise
             finally:
-                for future in self.running:
-                    future.cancel()
+                if self.running:
+                    self.engine.abandon(list(self.running))
                 self.writer.shutdown()
         reasons = {key: self.schedule.reasons.get(key, "time") for key in self.schedule.keys}
         self.store.note_run(reasons)
