@@ -6,6 +6,7 @@ import ctypes
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ import shaped_attention as sa
 from benchmarks import accelerator
 from shaped_attention.numerics.device import launch
 from shaped_attention.numerics.draws import Draws
+from shaped_attention.samplers.specification import specify
+from shaped_attention.samplers.steppers import tiles_on_device
+from shaped_attention.samplers.task import task_of
 from tests.host_kernels import needs_compiler, numbers_on_host
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,17 +112,66 @@ def test_the_table_of_the_readme_has_every_row():
     assert [row for row in rows if row not in page] == []
 
 
+def forget():
+    launch.can_compile.cache_clear()
+    launch.say_slow.cache_clear()
+
+
 @pytest.mark.parametrize("missing", ["_compile_kernel", "set_shared_memory_config"])
 def test_a_torch_that_cannot_compile_runs_its_operations(monkeypatch, caplog, missing):
     monkeypatch.setattr(torch.version, "cuda", "12.8")
-    assert launch.can_compile()
+    monkeypatch.setattr(launch, "compiled", lambda *_: None)
+    device = torch.device("cuda")
+    forget()
+    assert launch.can_compile(device)
+    forget()
     owner = torch.cuda if missing == "_compile_kernel" else torch.cuda._utils._CudaKernel
     monkeypatch.delattr(owner, missing)
-    launch._say_slow.cache_clear()
     with caplog.at_level(logging.WARNING, logger=launch.__name__):
-        assert not launch.can_compile()
-        assert not launch.can_compile()
-    assert [x.message for x in caplog.records if "operations run one by one" in x.message] == [
+        assert not launch.can_compile(device)
+        assert not launch.can_compile(device)
+    forget()
+    assert [x.message for x in caplog.records if "torch run one by one" in x.message] == [
         f"torch {torch.__version__} does not compile kernels at run time (2.13 does); "
-        "its operations run one by one"
+        "operations of torch run one by one"
     ]
+
+
+class Refused:
+    """A compiler that knows the kernel of numbers only, or not even that."""
+
+    def __init__(self, numbers: bool) -> None:
+        self.numbers = numbers
+
+    def __call__(self, source: str, name: str, device: torch.device) -> Any:
+        if name == "fill_normals" and self.numbers:
+            return None
+        raise RuntimeError("nvrtc: invalid value for --gpu-architecture")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "reason"),
+    [
+        (False, "kernels cannot be compiled for cuda:0"),
+        (True, "the kernel of this layer cannot be compiled"),
+    ],
+)
+def test_a_device_that_the_compiler_does_not_know_runs_operations(
+    monkeypatch, caplog, numbers, reason
+):
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(launch, "compiled", Refused(numbers))
+    monkeypatch.setattr(launch, "_shared_bytes", lambda _: 2**16)
+    spec = specify(sa.ShapedAttention(0.3), np.eye(4), width=64, steps=2, dt=1 / 64, samples=1,
+                   seed=0)  # fmt: skip
+    monkeypatch.setattr(type(spec), "device", torch.device("cuda:0"))
+    forget()
+    with caplog.at_level(logging.WARNING, logger=launch.__name__):
+        for _ in range(2):
+            assert tiles_on_device.stepper_of(spec, task_of(spec, "chain", 64)) is None
+    forget()
+    (message,) = [x.message for x in caplog.records]
+    assert message == (
+        f"{reason} (nvrtc: invalid value for --gpu-architecture); "
+        "operations of torch run one by one"
+    )

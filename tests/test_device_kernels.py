@@ -106,6 +106,27 @@ def test_single_precision(monkeypatch):
 
 
 @needs_compiler
+@pytest.mark.parametrize("radius", [None, 4.0])
+def test_the_clock_in_single_precision(radius, monkeypatch):
+    """Rounding changes the number of steps of few paths: those agree that take as many."""
+    run = {"horizon": 0.3, "step": 0.05, "samples": 60, "seed": 7, "method": "clock"}
+
+    def single():
+        return sa.integrate_sde(HOT, V0, dtype="float32", radius=radius, save_every=1, **run)
+
+    double = sa.integrate_sde(HOT, V0, radius=radius, save_every=1, **run)
+    paths = by_kernel(single, monkeypatch)
+    same = paths["steps_taken"].values == double["steps_taken"].values
+    assert same.mean() >= 0.9
+    assert np.isfinite(paths["stopping_time"]).any() == (radius is not None)
+    np.testing.assert_allclose(paths["V"][:, same], double["V"][:, same], rtol=2e-3, atol=2e-3)
+    assert not np.allclose(paths["V"][:, same], double["V"][:, same], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        paths["stopping_time"][same], double["stopping_time"][same], rtol=1e-6
+    )
+
+
+@needs_compiler
 @pytest.mark.filterwarnings("ignore:method='direct'")
 @pytest.mark.parametrize("name", OTHERS)
 def test_paths_are_those_of_tiles(name, monkeypatch):

@@ -17,7 +17,7 @@ import shaped_attention as sa
 from shaped_attention.commands.options import one_sentence
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers import loop
-from shaped_attention.samplers.network import WeightProduct
+from shaped_attention.samplers.network import WeightProduct, WeightStepper
 from tests.host_kernels import needs_compiler, numbers_on_host
 
 KEY = stream_key(5, "network")
@@ -101,6 +101,17 @@ def test_chunks_are_smaller_once_where_memory_is_full(
         r"other programs there to end, or pass a smaller chunk$",
     ):
         run()
+
+
+def test_a_single_sample_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "starting_paths", FullMemory(0))
+    monkeypatch.setattr(WeightStepper, "chunk", lambda *_: 1)
+    with pytest.raises(
+        MemoryError,
+        match=r"^network: the memory of cpu is full with a single sample; wait for other programs "
+        r"there to end, or use fewer tokens or a smaller width$",
+    ):
+        sa.simulate_network(LAYER, V0, width=16, depth=2, samples=1, chunk=1, progress=False)
 
 
 def test_what_did_not_fit_is_gone_before_smaller_chunks_start(

@@ -132,7 +132,13 @@ class Nothing:
 
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [("chain", "float64"), ("chain", "float32"), ("direct", "float32"), ("clock", "float64")],
+    [
+        ("chain", "float64"),
+        ("chain", "float32"),
+        ("direct", "float32"),
+        ("clock", "float64"),
+        ("clock", "float32"),
+    ],
 )
 def test_formula_of_the_kernel(kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = torch.tensor

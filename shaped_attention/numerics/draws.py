@@ -178,7 +178,7 @@ class Draws:
         if self.samples.device.type == "cuda" and self.compiled and isinstance(self.step, int):
             from shaped_attention.numerics.device import launch  # only where there is a device
 
-            if launch.can_compile():
+            if launch.can_compile(self.samples.device):
                 made = torch.empty(
                     len(self.samples), count, dtype=self.dtype, device=self.samples.device
                 )

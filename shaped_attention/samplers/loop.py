@@ -61,15 +61,20 @@ def run_paths(
     ValueError
         If more is kept than this machine's memory holds.
     MemoryError
-        If the device's memory is full with smaller chunks too.
+        If the device's memory is full with smaller chunks too, or with a single sample.
     """
     size = stepper.chunk(spec)
     try:
         return _run_chunks(spec, stepper, label, measures, size)
     except RuntimeError as error:
         # Named, since most runs do not load torch.
-        if type(error).__name__ != "OutOfMemoryError" or size == 1:
+        if type(error).__name__ != "OutOfMemoryError":
             raise
+        if size == 1:
+            raise MemoryError(
+                f"{label}: the memory of {spec.place} is full with a single sample; wait for "
+                "other programs there to end, or use fewer tokens or a smaller width"
+            ) from error
     smaller = max(1, size // _SMALLER)
     _log.warning(
         "%s: the memory of %s is full; the run goes on in chunks of %d samples instead of %d",

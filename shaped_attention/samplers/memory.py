@@ -131,7 +131,7 @@ def of_kernel(task: Task, itemsize: int, stored: int) -> float:
     entries = task.groups * task.tokens * task.columns
     clock = task.method == "clock"
     # Flags and the stopping time; by the clock four more numbers.
-    return entries * (itemsize + 8 * (itemsize == 4) + 8 * stored * clock) + 10 + 32 * clock
+    return entries * (itemsize * (1 + stored * clock) + 8 * (itemsize == 4)) + 10 + 32 * clock
 
 
 def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:

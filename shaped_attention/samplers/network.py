@@ -93,6 +93,7 @@ class WeightProduct:
     ) -> Float[Tensor, "B m c"]:
         """Multiply by blocks of columns, so that at most about `most` weights exist at a time."""
         fan_in, out = x.shape[-1], x.new_empty(*x.shape[:-1], columns)
+        # Numbers are made in pairs. Two columns of weights take no more than x with two tokens.
         block = max(2, most // (len(x) * fan_in) // 2 * 2)
         for start in range(0, columns, block):
             count = min(block, columns - start)

@@ -119,22 +119,29 @@ def _shared_bytes(device: torch.device) -> int:
     return int(getattr(properties, "shared_memory_per_block_optin", 48 * 1024))
 
 
-def can_compile() -> bool:
-    """Return whether this build of torch compiles kernels at run time.
+@lru_cache(maxsize=64)
+def can_compile(device: torch.device) -> bool:
+    """Return whether this build of torch compiles kernels for a device at run time.
 
     torch has no public function for it. If it cannot, its operations run one by one, which the log
     says once.
     """
+    if torch.version.cuda is None:
+        return False
     kernel = getattr(getattr(torch.cuda, "_utils", None), "_CudaKernel", None)
-    able = hasattr(torch.cuda, "_compile_kernel") and hasattr(kernel, "set_shared_memory_config")
-    if torch.version.cuda is not None and not able:
-        _say_slow()
-    return torch.version.cuda is not None and able
+    if not (hasattr(torch.cuda, "_compile_kernel") and hasattr(kernel, "set_shared_memory_config")):
+        say_slow(f"torch {torch.__version__} does not compile kernels at run time (2.13 does)")
+        return False
+    try:
+        # The smallest kernel: the driver or the compiler may not know the device.
+        compiled(numbers_source("float64"), "fill_normals", device)
+    except RuntimeError as error:
+        say_slow(f"kernels cannot be compiled for {device} ({error})")
+        return False
+    return True
 
 
-@lru_cache(maxsize=1)
-def _say_slow() -> None:
-    _log.warning(
-        "torch %s does not compile kernels at run time (2.13 does); its operations run one by one",
-        torch.__version__,
-    )
+@lru_cache(maxsize=64)
+def say_slow(reason: str) -> None:
+    """Log, once, why operations of torch run in place of a kernel."""
+    _log.warning("%s; operations of torch run one by one", reason)

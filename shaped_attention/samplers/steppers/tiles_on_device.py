@@ -8,7 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.device.launch import CudaKernel, Kernel, can_compile
+from shaped_attention.numerics.device.launch import (
+    CudaKernel,
+    Kernel,
+    can_compile,
+    say_slow,
+)
 from shaped_attention.numerics.device.source import kernel_source
 from shaped_attention.numerics.tile_interpreter import Packed
 from shaped_attention.samplers.memory import chunk_size, of_kernel
@@ -29,17 +34,27 @@ MOST_TOKENS = 64
 
 
 def stepper_of(spec: Specification, task: Task) -> CompiledStepper | None:
-    """Return the kernel if the run is on a CUDA device, unless torch was requested."""
-    if spec.device.type != "cuda" or spec.eager or not can_run(spec, task) or not can_compile():
+    """Return the kernel if the run is on a CUDA device, unless torch was requested.
+
+    Where it cannot be compiled, torch runs its operations one by one, which the log says.
+    """
+    if spec.device.type != "cuda" or spec.eager or not can_run(spec, task):
         return None
-    return DeviceStepper(task, spec.device, spec.precision)
+    if not can_compile(spec.device):
+        return None
+    try:
+        return DeviceStepper(task, spec.device, spec.precision)
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        say_slow(f"the kernel of this layer cannot be compiled ({error})")
+        return None
 
 
 def can_run(spec: Specification, task: Task) -> bool:
     """Return whether the kernel has what a run needs."""
-    by_clock = task.method == "clock" and spec.precision == "float64"
     plain = not task.overrides and not task.weights
-    return plain and spec.tokens <= MOST_TOKENS and (by_clock or task.method == "direct")
+    return plain and spec.tokens <= MOST_TOKENS and task.method in ("direct", "clock")
 
 
 class DeviceStepper(DeviceArrays, CompiledStepper):
@@ -74,7 +89,11 @@ class DeviceStepper(DeviceArrays, CompiledStepper):
         return chunk_size(spec, self.bytes_of_one(spec), PREFERRED_ON_DEVICE)
 
     def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
-        """Move paths towards a grid point; return whether the whole budget was used."""
+        """Move paths towards a grid point; return whether more steps are needed.
+
+        By the clock, `budget` counts the steps of each path, whose times and numbers of steps come
+        back to the host; with a fixed step all paths take `budget` steps in one launch.
+        """
         if self.clock:
             return self._advance_clock(batch, moves, end, budget)
         begin = int(batch.grid[moves][0])
@@ -86,7 +105,7 @@ class DeviceStepper(DeviceArrays, CompiledStepper):
     def _advance_clock(self, batch: Batch, moves: Mask, end: int, budget: int) -> bool:
         if "stored" not in batch.work:
             # Back on the host once the last path has arrived.
-            batch.work["stored"] = torch.tensor(batch.stored, device=self.device)
+            batch.work["stored"] = self.arranged(batch.stored)
         moved = [
             torch.tensor(values, device=self.device)
             for values in (batch.left, batch.largest, batch.grid, batch.taken)
