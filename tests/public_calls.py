@@ -29,6 +29,7 @@ THREE = {"dimension": 3}
 TWO = {"step": 0.1, "layers": 2}
 SA = sphere.SphereAttention(1.0)
 SPACE = sa.lazy.Space(10)
+X = SPACE.normal(2)
 
 
 NOT_CALLED = {
@@ -192,6 +193,12 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "lazy.Factors": (
             sa.lazy.Factors, {"left": SPACE.normal(1), "right": SPACE.normal(1)},
         ),
+        "lazy.Layers": (sa.lazy.Layers, {"layer": LAYER, "depth": 2}),
+        "lazy.hvp": (
+            sa.lazy.hvp, {"loss": lambda x: x.squares().sum((1, 2)), "x": X, "tangent": X},
+        ),
+        "lazy.jvp": (sa.lazy.jvp, {"function": lambda x: 2 * x, "x": X, "tangent": X}),
+        "lazy.vjp": (sa.lazy.vjp, {"function": lambda x: 2 * x, "x": X}),
         "lazy.Matrix": (sa.lazy.Matrix, {"a": SPACE, "b": SPACE, "std": 1.0}),
         "lazy.Rows": (
             sa.lazy.Rows, {"space": SPACE, "parts": (torch.zeros(1, 2, 3, dtype=torch.float64),)},

@@ -131,6 +131,24 @@ def test_rules_against_difference_quotients():
 
 
 @pytest.mark.quick
+def test_a_plain_matrix_may_enter_the_loss_and_multiply_rows():
+    start = torch.tensor(np.random.default_rng(1).standard_normal((1, 3, 5)))
+
+    def value(x):
+        a = torch.softmax(x @ x.mT, -1)
+        y = a @ x
+        return (a**2).sum() + ((y @ x.mT) ** 3).sum()
+
+    x = lazy.Space(5, 1, explicit=True).rows(start).requires_grad_()
+    with lazy.Tape() as tape:
+        loss = value(x)
+    tape.backward(loss)
+    dense = start.clone().requires_grad_()
+    value(dense).backward()
+    assert torch.allclose(tape.gradient(x).entries(), dense.grad, rtol=1e-10)
+
+
+@pytest.mark.quick
 def test_nothing_is_noted_without_a_tape():
     space = lazy.Space(5)
     x = space.normal(2)

@@ -114,3 +114,43 @@ def test_chunks_do_not_change_the_result():
     parts = sa.neural_tangent_kernel(GPT, TWO_EQUAL, chunk=2, **run)
     np.testing.assert_allclose(whole.kernel, parts.kernel, rtol=1e-9)
     np.testing.assert_allclose(whole.readout_kernel, parts.readout_kernel, rtol=1e-9)
+
+
+SHAPED = {
+    "attention, W_O, then MLP": [
+        sa.ShapedAttention(0.6, heads=2, output_projection=True), sa.ShapedMLP(0.5)
+    ],
+    "smooth, parallel": sa.Parallel(
+        sa.ShapedAttention(0.5), sa.ShapedMLP(0.4, activation="gelu", scale=1.0)
+    ),
+    "pattern, schedule": sa.Pattern([
+        sa.ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.8)])), sa.ShapedMLP(0.5),
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_the_kernel_of_infinite_width_is_approached(name):
+    """The largest deviation falls like 1 / sqrt n; at another rate it would stay."""
+    errors = []
+    for width in (64, 256, 1024, 4096):
+        data = sa.neural_tangent_kernel(
+            SHAPED[name], TWO_EQUAL, width=width, depth=4, samples=24, seed=5
+        )
+        limit = data["infinite_width_kernel"]
+        errors.append(float(np.sqrt(((data.kernel - limit) ** 2).mean()) / limit.max()))
+    slope = np.polyfit(np.log([64, 256, 1024, 4096]), np.log(errors), 1)[0]
+    assert -0.65 < slope < -0.35, errors
+    assert errors[-1] < 0.05
+
+
+def test_without_a_limit_there_is_no_kernel_of_infinite_width():
+    run = {"width": 24, "depth": 2, "samples": 2}
+    for layer in (GPT, sa.Normalised(sa.ShapedAttention(0.5)), sa.ShapedMLP(0.5, hidden=8)):
+        assert "infinite_width_kernel" not in sa.neural_tangent_kernel(layer, TWO_EQUAL, **run)
+
+
+def test_every_sample_may_start_from_its_own_covariance():
+    v0 = np.stack([TWO_EQUAL, 2.0 * TWO_EQUAL])
+    data = sa.neural_tangent_kernel(sa.ShapedMLP(0.5), v0, width=24, depth=2, samples=2)
+    np.testing.assert_allclose(data["infinite_width_kernel"], v0)

@@ -68,6 +68,10 @@ class AttentionLimit(Limit):
             return 2.0 * square + (self.fluctuation - 1.0) * square**2
         return 2.0 * square if self.output_projection else square * (2.0 - square)
 
+    def weight_rate(self, p: Parameters) -> float:
+        """Return gamma^2 for W_V, and for W_O; W_Q and W_K vanish in the limit."""
+        return float((1 + self.output_projection) * p.gamma**2)
+
     def on_copies(self, copies: int) -> Limit | str:
         """Return the limit with block diagonal weights w."""
         if self.moments.normed_sizes is not None:

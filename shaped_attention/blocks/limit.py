@@ -65,6 +65,14 @@ class Limit:
         """Return k, the coefficient of V_ac V_bd + V_ad V_bc in the diffusion."""
         return 2.0 * p.gamma**2
 
+    def weight_rate(self, p: Parameters) -> float | None:
+        """Return kappa: the weights' part of the tangent kernel grows by kappa V a layer.
+
+        It is gamma^2 for each weight matrix through which the branch is linear in a wide network.
+        None, the default, if it is not derived.
+        """
+        return None
+
     def factor_drift(self, p: Parameters, factor: M) -> M | None:
         """Return the drift of F, or None."""
         return None

@@ -48,6 +48,10 @@ class HiddenLimit(Limit):
         rate = super().linear_rate(p)
         return rate if self.hidden_ratio == 1.0 else rate + self._excess * p.gamma**4
 
+    def weight_rate(self, p: Parameters) -> float:
+        """Return gamma^2 for each of the two matrices."""
+        return float(2.0 * p.gamma**2)
+
     def on_copies(self, copies: int) -> Limit:
         """Return the same limit: hidden units do not relate tokens."""
         return self

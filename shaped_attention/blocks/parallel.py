@@ -55,6 +55,11 @@ class ParallelLimit(SumLimit):
         )
         return 2.0 * square - square**2 + beyond
 
+    def weight_rate(self, p: Parameters) -> float | None:
+        """Return the sum over the branches; None if that of one is not derived."""
+        rates = [limit.weight_rate(q) for limit, q in self.parts(p)]
+        return sum(rate for rate in rates if rate is not None) if None not in rates else None
+
     def speed(self, p: Parameters, factor: M) -> M | None:
         """Return the sum of the branches' rates."""
         return total([limit.speed(q, factor) for limit, q in self.parts(p)])

@@ -14,7 +14,11 @@ from shaped_attention.libraries import Tensor, torch
 Parts = tuple[Tensor, ...]
 
 
-class Coordinates:
+class Vectors:
+    """What takes part in operations on rows: rows, also with a tangent."""
+
+
+class Coordinates(Vectors):
     """r vectors of a space for each sample, by their coordinates; `shape` is (samples, r, n).
 
     Vectors of a projection on which nothing has been decided are not drawn before they are looked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shaped_attention.lazy.coordinates import Coordinates
+from shaped_attention.lazy.coordinates import Coordinates, Vectors
 from shaped_attention.lazy.spaces import AnySpace, Frame, unify
 from shaped_attention.lazy.tape import add_gradient, give, recording
 from shaped_attention.libraries import Tensor, torch
@@ -31,6 +31,9 @@ def explicit_space(rows: Coordinates) -> Frame:
 
 def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any:
     """Apply a function of entries, in torch, to operands of which some are rows."""
+    for x in args:
+        if isinstance(x, Vectors) and not isinstance(x, Coordinates):
+            return x.of_entries(function, args, named)  # type: ignore[attr-defined]
     operands = [x for x in args if isinstance(x, Coordinates)]
     inside = [y for x in (*args, *named.values()) if isinstance(x, list | tuple) for y in x]
     if not operands or any(isinstance(x, Coordinates) for x in (*inside, *named.values())):

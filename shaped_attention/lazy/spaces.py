@@ -261,6 +261,8 @@ def _unified(left: AnySpace, right: AnySpace) -> AnySpace:
     ours, theirs = _members(left), _members(right)
     if isinstance(left, Frame) and isinstance(right, Frame):
         return _one(left, right)
+    if max(len(ours), len(theirs)) > 1 and (isinstance(left, Frame) or isinstance(right, Frame)):
+        raise MismatchError(left.n, right.n)
     if len(ours) == len(theirs) == 1:
         return _unified(ours[0], theirs[0])
     while ours and theirs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 import xarray as xr
@@ -9,7 +11,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.base import Block, Layer, pattern_of
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.deep import DeepNetwork, deep_networks
 from shaped_attention.lazy.low_rank import Factors
@@ -37,8 +40,10 @@ def neural_tangent_kernel(
 
     With f_a = <x_a, v> / sqrt n, where x_a is token a after the last layer and v has N(0, 1)
     entries, the kernel is Theta_ab = sum over all weights of (d f_a / d w) (d f_b / d w), for
-    weight matrices of independent N(0, 1) entries. In the limit of infinite width at fixed depth it
-    is deterministic; if depth and width grow together it is not.
+    weight matrices of independent N(0, 1) entries. If depth and width grow together it is random.
+    In the limit of infinite width at a fixed depth it is not: shaped blocks become linear, V stays
+    V_0, and the kernel is the sum over all layers of kappa V_0, where kappa counts gamma^2 for each
+    matrix that tokens pass (`Limit.weight_rate`).
 
     Parameters
     ----------
@@ -48,7 +53,9 @@ def neural_tangent_kernel(
     Returns
     -------
     Dataset with `kernel` (sample, row, col), the sum over the weights of all layers, and
-    `readout_kernel` (sample, row, col), the part of the readout's own weights, which is V_L.
+    `readout_kernel` (sample, row, col), the part of the readout's own weights, which is V_L; and
+    `infinite_width_kernel` (row, col), or one per sample like v0: the limit of `kernel`, left out
+    if it is not known, as for blocks without a limit and for norms.
 
     Raises
     ------
@@ -74,12 +81,32 @@ def neural_tangent_kernel(
         own.append(inner(last, last) / width)
         kernels.append(_kernel(network, last, width))
     dims = ("sample", "row", "col")
-    return xr.Dataset(
+    data = xr.Dataset(
         {
             "kernel": (dims, torch.cat(kernels).double().cpu().numpy()),
             "readout_kernel": (dims, torch.cat(own).double().cpu().numpy()),
         }
     )
+    rate = _rate_of_all_layers(pattern_of(layer), depth)
+    if rate is not None:
+        v = np.asarray(v0, dtype=np.float64)
+        data["infinite_width_kernel"] = dims[-v.ndim :], rate * v
+    return data
+
+
+def _rate_of_all_layers(pattern: Sequence[Sequence[Block]], depth: int) -> float | None:
+    """Return the sum of kappa over the layers; None if it is not known."""
+    total = 0.0
+    for number in range(depth):
+        for block in pattern[number % len(pattern)]:
+            limit = block.limit
+            if isinstance(limit, str):
+                return None
+            rate = limit.weight_rate(at_depth(block, number / depth))
+            if rate is None:
+                return None
+            total += rate
+    return total
 
 
 def _kernel(network: DeepNetwork, last: Rows, width: int) -> Float[Tensor, "B m m"]:

@@ -100,7 +100,8 @@ class Tape:
             if not isinstance(loss, Tensor):
                 raise argument_error("loss", "a tensor (samples,)", loss)
             if loss.requires_grad:
-                loss.sum().backward(retain_graph=keep)
+                # What it was computed from may also have multiplied rows.
+                loss.sum().backward(retain_graph=True)
             results = [x for x, _ in self._steps if isinstance(x, Tensor)]
             if all(x.grad is None for x in results):
                 raise ValueError(

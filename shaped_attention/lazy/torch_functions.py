@@ -8,7 +8,7 @@ from operator import add
 from typing import Any
 
 from shaped_attention.checks import shown
-from shaped_attention.lazy.coordinates import Coordinates
+from shaped_attention.lazy.coordinates import Coordinates, Vectors
 from shaped_attention.lazy.entries import explicitly
 from shaped_attention.lazy.joining import joined
 from shaped_attention.libraries import torch
@@ -24,7 +24,7 @@ def of_rows(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str
 
 
 def _product(left: Any, right: Any) -> Any:
-    if isinstance(right, Coordinates) and not isinstance(left, Coordinates):
+    if isinstance(right, Vectors) and not isinstance(left, Vectors):
         return right.__rmatmul__(left)  # type: ignore[attr-defined]
     return left @ right
 
@@ -32,26 +32,27 @@ def _product(left: Any, right: Any) -> Any:
 def _sum(left: Any, right: Any, alpha: float = 1.0) -> Any:
     # The sum of a tensor and rows would come back here.
     right = right if alpha == 1.0 else alpha * right
-    return left + right if isinstance(left, Coordinates) else right + left
+    return left + right if isinstance(left, Vectors) else right + left
 
 
 def _scaled(left: Any, right: Any) -> Any:
-    return left * right if isinstance(left, Coordinates) else right * left
+    return left * right if isinstance(left, Vectors) else right * left
 
 
 def _quotient(left: Any, right: Any) -> Any:
-    return left / right if isinstance(left, Coordinates) else right.__rtruediv__(left)
+    return left / right if isinstance(left, Vectors) else right.__rtruediv__(left)
 
 
 def _together(rows: Any, dim: int = 0) -> Any:
     """Put rows beside each other, or below each other, as torch's `cat`."""
     for x in rows:
-        if not isinstance(x, Coordinates):
+        if not isinstance(x, Vectors):
             raise ValueError(
                 f"rows are joined with rows only; got {shown(x)}; Space.rows makes rows of a tensor"
             )
     if dim not in (1, -2):
-        return joined(rows, dim)
+        other = next((x for x in rows if not isinstance(x, Coordinates)), None)
+        return joined(rows, dim) if other is None else other.joined(rows, dim)
     source = rows[0].space.source
     counts = [x.shape[1] for x in rows]
     eye = torch.eye(sum(counts), dtype=source.dtype, device=source.device)

@@ -14,6 +14,7 @@ from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.space import new_rows
 from shaped_attention.lazy.spaces import AnySpace, Frame, Open
 from shaped_attention.lazy.stored import Stored
+from shaped_attention.lazy.tangent_rows import RowsWithTangent
 from shaped_attention.libraries import torch
 
 
@@ -71,7 +72,7 @@ class Weights(dict[str, Parameter]):
         for parameter in parameters:
             self[parameter.name], self._single[parameter.name] = parameter, matrix
 
-    def block(self, name: str, stored: Sequence[Stored] = ()) -> Callable[[Any, int], Rows]:
+    def block(self, name: str, stored: Sequence[Stored] = ()) -> Callable[[Any, int], Any]:
         """Return ``project(x, columns)`` for a block, which uses its matrices in their order.
 
         Those that take the same rows are parts of one matrix. Without a word on how they are
@@ -82,7 +83,9 @@ class Weights(dict[str, Parameter]):
         shifted: dict[str, Rows] = {}
         products: dict[int, tuple[Rows, Rows]] = {}
 
-        def project(x: Any, columns: int) -> Rows:
+        def project(x: Any, columns: int) -> Any:
+            if isinstance(x, RowsWithTangent):
+                return RowsWithTangent(project(x.both, columns))
             number = next(numbers)
             own, group = f"{name}.{number}", groups.get(number)
             if isinstance(x, torch.Tensor):

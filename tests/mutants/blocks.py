@@ -351,4 +351,31 @@ BLOCKS = [
         "(root.shape[-1] + 1) / 4.0",
         ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",),
     ),
+    Mutant(
+        "means-of-activations-not-squared",
+        "shaped_attention/blocks/activations.py",
+        "squares.append(float(mass @ (values * here)) ** 2)",
+        "squares.append(abs(float(mass @ (values * here))))",
+        ("test_sphere_random_mlp.py",),
+        blind=True,
+    ),
+    Mutant(
+        "alibi-slopes-of-further-heads",
+        "shaped_attention/blocks/positions.py",
+        "2.0 ** (-4.0 * k / power) for k in range(1, 2 * (heads",
+        "2.0 ** (-8.0 * k / power) for k in range(1, 2 * (heads",
+        ("test_alibi.py",),
+        blind=True,
+    ),
+    Mutant(
+        "means-of-groups-without-root",
+        "shaped_attention/blocks/state.py",
+        "weight = 1.0 / len(factors) ** 0.5",
+        "weight = 1.0 / len(factors)",
+        (
+            "test_layer_norm.py",
+            "test_chain_law.py",
+        ),
+        blind=True,
+    ),
 ]

@@ -393,4 +393,43 @@ ESTIMATES = [
         ("test_multilevel.py::test_levels_have_numbers_of_their_own",),
         blind=True,
     ),
+    Mutant(
+        "diffusion-of-a-pattern-without-its-share",
+        "shaped_attention/theory/moments.py",
+        "sum(share * part.diffusion for share, part in shares)",
+        "sum(part.diffusion for share, part in shares)",
+        ("test_sde.py", "test_continuation.py", "test_normalised_limit.py", "test_clock.py"),
+        blind=True,
+    ),
+    Mutant(
+        "upper-bound-of-a-proportion-from-k",
+        "shaped_attention/statistics/proportions.py",
+        "betainccinv(k + 1.0, np.maximum(n - k, 1.0), tail)",
+        "betainccinv(k, np.maximum(n - k, 1.0), tail)",
+        (
+            "test_rare_events.py",
+            "test_stopping.py",
+            "test_sphere_phase.py",
+        ),
+        blind=True,
+    ),
+    Mutant(
+        "paths-of-the-last-level-by-its-deviation",
+        "shaped_attention/statistics/multilevel.py",
+        "max(1.0, last.variance[1] / error2)",
+        "max(1.0, last.variance[1] ** 0.5 / error2)",
+        ("test_multilevel.py",),
+        blind=True,
+    ),
+    Mutant(
+        "hits-counted-once-a-batch",
+        "shaped_attention/statistics/rare_event_runs.py",
+        "hits += int(event.sum())",
+        "hits += int(event.any())",
+        (
+            "test_rare_event_runs.py",
+            "test_rare_events.py",
+        ),
+        blind=True,
+    ),
 ]

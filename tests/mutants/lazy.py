@@ -11,6 +11,7 @@ _MATRICES = "shaped_attention/lazy/matrices.py"
 _OPTIMIZERS = "shaped_attention/lazy/optimizers.py"
 _ROWS = "shaped_attention/lazy/rows.py"
 _SPACES = "shaped_attention/lazy/spaces.py"
+_TANGENT_ROWS = "shaped_attention/lazy/tangent_rows.py"
 _TANGENTS = "shaped_attention/blocks/tangents.py"
 _ALL_GRADIENTS = "test_lazy_rules.py::test_gradients_are_those_of_torch"
 
@@ -285,5 +286,65 @@ LAZY = [
         "- 1.0 * np.log(len(v))",
         ("test_lyapunov.py::test_limit_is_that_of_wide_networks",),
         blind=True,
+    ),
+    Mutant(
+        "lazy-tangents-of-scores-on-one-side",
+        _TANGENT_ROWS,
+        "change = whole[:, r:, :q] + whole[:, :r, q:]",
+        "change = whole[:, r:, :q] + whole[:, r:, :q]",
+        ("test_lazy_derivatives.py::test_products_are_those_of_torch",),
+    ),
+    Mutant(
+        "lazy-tangents-of-mixing-forgotten",
+        _TANGENT_ROWS,
+        "torch.cat([tangent, value], -1)], -2) @ self.both",
+        "torch.cat([0.0 * tangent, value], -1)], -2) @ self.both",
+        ("test_lazy_derivatives.py::test_products_are_those_of_torch",),
+    ),
+    Mutant(
+        "lazy-tangents-of-lengths-halved",
+        _TANGENT_ROWS,
+        "2.0 * changes[..., None]",
+        "changes[..., None]",
+        ("test_lazy_derivatives.py::test_products_are_those_of_torch",),
+    ),
+    Mutant(
+        "lazy-tangents-of-scales-forgotten",
+        _TANGENT_ROWS,
+        "x * tangent + self.tangent * value",
+        "self.tangent * value",
+        ("test_lazy_derivatives.py::test_products_are_those_of_torch",),
+    ),
+    Mutant(
+        "lazy-tangents-largest-entry-not-constant",
+        _TANGENT_ROWS,
+        "return x - largest - total.log()",
+        "return x - total.log()",
+        ("test_lazy_derivatives.py::test_functions_of_plain_matrices",),
+    ),
+    Mutant(
+        "lazy-graph-of-the-loss-freed",
+        "shaped_attention/lazy/tape.py",
+        "loss.sum().backward(retain_graph=True)",
+        "loss.sum().backward(retain_graph=keep)",
+        ("test_lazy_rules.py::test_a_plain_matrix_may_enter_the_loss_and_multiply_rows",),
+    ),
+    Mutant(
+        "reflection-that-is-a-projection",
+        "shaped_attention/lazy/spaces.py",
+        "return frame - 2.0 * v.mT @ (v @ frame)",
+        "return frame - v.mT @ (v @ frame)",
+        (
+            "test_lazy_matrices.py",
+            "test_lazy_rules.py",
+        ),
+        blind=True,
+    ),
+    Mutant(
+        "lazy-infinite-width-without-w-o",
+        "shaped_attention/blocks/attention_limit.py",
+        "return float((1 + self.output_projection) * p.gamma**2)",
+        "return float(p.gamma**2)",
+        ("test_tangent_kernel.py::test_the_kernel_of_infinite_width_is_approached",),
     ),
 ]

@@ -1,0 +1,302 @@
+"""Rows with a tangent: what becomes of x + e x. to first order in e.
+
+Value and tangent are stacked, [x; x.], as 2 r rows of one space, so that a product with a weight
+matrix takes both at once, and mixing by a plain matrix A with tangent A. is mixing by
+
+    [ A   0 ]
+    [ A.  A ].
+
+All of it consists of operations on rows, so a tape records it like any other computation. Plain
+matrices, such as scores, carry their tangents as dual tensors of torch's forward mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+
+from shaped_attention.lazy.coordinates import Vectors
+from shaped_attention.lazy.entries import explicitly, reciprocal_or_one
+from shaped_attention.lazy.joining import joined
+from shaped_attention.lazy.rows import Multiplier, Rows
+from shaped_attention.lazy.spaces import AnySpace
+from shaped_attention.lazy.torch_functions import of_rows
+from shaped_attention.libraries import Tensor, torch
+
+
+class RowsWithTangent(Vectors):
+    """r rows and their tangents, as 2 r rows `both`; `shape` is (samples, r, n).
+
+    They take part in the operations of `Rows`, inside ``torch.autograd.forward_ad.dual_level()``.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, both: Rows) -> None:
+        self.both = both
+
+    @classmethod
+    def of(cls, value: Rows, tangent: Rows) -> RowsWithTangent:
+        """Return rows with a tangent, from rows of one space."""
+        first = _placed(value, 0)
+        return cls(first + _placed(tangent, 1))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"rows with a tangent have no {name}")
+
+    @property
+    def count(self) -> int:
+        """Number r of rows."""
+        return self.both.shape[1] // 2
+
+    @property
+    def shape(self) -> torch.Size:
+        """Samples, rows and columns: (B, r, n)."""
+        samples, _, n = self.both.shape
+        return torch.Size((samples, self.count, n))
+
+    @property
+    def space(self) -> AnySpace:
+        """The space of the rows."""
+        return self.both.space
+
+    @property
+    def value(self) -> Rows:
+        """The rows."""
+        return self.both[:, : self.count]
+
+    @property
+    def tangent(self) -> Rows:
+        """Their tangents."""
+        return self.both[:, self.count :]
+
+    def __getitem__(self, index: Any) -> RowsWithTangent:
+        return RowsWithTangent.of(self.value[index], self.tangent[index])
+
+    # Linear operations.
+
+    @classmethod
+    def joined(cls, rows: Sequence[Rows | RowsWithTangent], dim: int = -1) -> RowsWithTangent:
+        """Put rows side by side, of which some have tangents."""
+        return cls(joined([_stacked(x).both for x in rows], dim))
+
+    def __add__(self, other: Any) -> RowsWithTangent:
+        if isinstance(other, Rows | RowsWithTangent):
+            other = _stacked(other)
+            x, y = (_repeated(z, max(self.count, other.count)) for z in (self, other))
+            return RowsWithTangent(x.both + y.both)
+        if isinstance(other, Tensor):
+            value, tangent = _unpacked(other)
+            zero = 0.0 * self.value
+            return self + RowsWithTangent.of(zero + value, zero + tangent)
+        return self + (0.0 * self.value + other)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> RowsWithTangent:
+        return RowsWithTangent(-self.both)
+
+    def __sub__(self, other: Any) -> RowsWithTangent:
+        return self + -1.0 * other
+
+    def __rsub__(self, other: Any) -> RowsWithTangent:
+        return -self + other
+
+    def __mul__(self, other: Any) -> RowsWithTangent:
+        if isinstance(other, Vectors):
+            return self.of_entries(torch.mul, (self, other), {})
+        if not isinstance(other, Tensor):
+            return RowsWithTangent(self.both * other)
+        value, tangent = _unpacked(other)
+        x = self.value
+        return RowsWithTangent.of(x * value, x * tangent + self.tangent * value)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> RowsWithTangent:
+        if isinstance(other, Vectors):
+            return self.of_entries(torch.div, (self, other), {})
+        return self * (1.0 / other)
+
+    def __rtruediv__(self, other: Any) -> RowsWithTangent:
+        return self.of_entries(torch.reciprocal, (self,), {}) * other
+
+    def __pow__(self, power: float) -> RowsWithTangent:
+        return self.of_entries(torch.pow, (self, power), {})
+
+    def __rmatmul__(self, mixing: Any) -> RowsWithTangent:
+        """Mix the rows by a plain matrix."""
+        source = self.space.source
+        if isinstance(mixing, np.ndarray):
+            mixing = torch.as_tensor(mixing, dtype=source.dtype, device=source.device)
+        value, tangent = _unpacked(mixing)
+        above = torch.cat([value, torch.zeros_like(value)], -1)
+        return RowsWithTangent(torch.cat([above, torch.cat([tangent, value], -1)], -2) @ self.both)
+
+    # To plain matrices.
+
+    @property
+    def mT(self) -> ColumnsWithTangent:
+        """The transpose, for ``x @ y.mT``."""
+        return ColumnsWithTangent(self)
+
+    T = mT
+
+    def __matmul__(self, other: Multiplier | Tensor) -> Any:
+        if isinstance(other, Tensor):
+            return self.of_entries(torch.matmul, (self, other), {})
+        if isinstance(other, ColumnsWithTangent):
+            return other.after(self)
+        product = self.both @ other
+        return _dual(product) if isinstance(product, Tensor) else RowsWithTangent(product)
+
+    def squares(self) -> Float[Tensor, "B r 1"]:
+        """Return the squared lengths of the rows."""
+        r = self.count
+        products = self.value @ self.both.mT
+        lengths, changes = (products[..., i : i + r].diagonal(dim1=1, dim2=2) for i in (0, r))
+        return forward_ad.make_dual(lengths[..., None], 2.0 * changes[..., None])
+
+    def norm(self) -> Float[Tensor, "B r 1"]:
+        """Return the lengths of the rows."""
+        return self.squares().sqrt()
+
+    def mean(self, dim: int = -1, keepdim: bool = True) -> Float[Tensor, "B r 1"]:
+        """Return the means of the entries of each row."""
+        return _dual(self.both.mean(dim, keepdim))
+
+    def entries(self) -> Float[Tensor, "B r n"]:
+        """Return the entries, a plain matrix; the space becomes explicit."""
+        return _dual(self.both.entries())
+
+    def of_entries(
+        self, function: Callable[..., Tensor], args: Sequence[Any], named: dict[str, Any]
+    ) -> RowsWithTangent:
+        """Apply a function of entries, in torch, to operands of which some are rows."""
+        operands: list[Any] = []
+        pack: list[Callable[[Any, Any], Any]] = []
+        for x in args:
+            if isinstance(x, Rows | RowsWithTangent):
+                operands += [_stacked(x).both, None]
+                pack.append(lambda both, _: _dual(both))
+            elif isinstance(x, Tensor):
+                operands += _unpacked(x)
+                pack.append(forward_ad.make_dual)
+            else:
+                operands += [x, None]
+                pack.append(lambda plain, _: plain)
+
+        def with_tangent(*flat: Any) -> Tensor:
+            pairs = zip(pack, flat[::2], flat[1::2], strict=True)
+            result = function(*(make(x, y) for make, x, y in pairs), **named)
+            return torch.cat(_unpacked(result), dim=-2)
+
+        return RowsWithTangent(explicitly(with_tangent, *operands))
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), named: Any = None
+    ) -> Any:
+        return of_rows(function, args, dict(named or {}))
+
+    def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Run one of the primitives in which blocks are written (`numerics.primitives`)."""
+        name = function.__name__
+        if name == "row_squares":
+            return self.squares()
+        if name == "unit_rows":
+            return self * reciprocal_or_one(self.squares())
+        if name == "concatenate":
+            return self.joined(args[0])
+        if name == "columns" and len(tuple(self.space)) > 1:
+            return RowsWithTangent(self.both.run_primitive(function, (self.both, *args[1:]), named))
+        if name == "columns":
+            return self.of_entries(lambda x, a, b: x[..., a:b], args, {})
+        return self.of_entries(function, args, named)
+
+    def new_full(self, size: Sequence[int], value: float) -> Tensor:
+        """Return a plain matrix of equal entries, as tensors do."""
+        return self.both.new_full(size, value)
+
+
+class ColumnsWithTangent:
+    """The transpose of rows with a tangent."""
+
+    __torch_function__ = RowsWithTangent.__torch_function__
+
+    def __init__(self, rows: RowsWithTangent) -> None:
+        self.rows = rows
+
+    def after(self, x: Rows | RowsWithTangent) -> Tensor:
+        """Return x y^T."""
+        y = self.rows
+        x = _stacked(x)
+        whole = x.both @ y.both.mT
+        r, q = x.count, y.count
+        change = whole[:, r:, :q] + whole[:, :r, q:]
+        return forward_ad.make_dual(whole[:, :r, :q], change)
+
+
+def _unpacked(plain: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a plain matrix and its tangent."""
+    value, tangent = forward_ad.unpack_dual(plain)
+    return value, torch.zeros_like(value) if tangent is None else tangent
+
+
+def _dual(both: Tensor) -> Tensor:
+    """Return the first half of the rows of a matrix, with the second as tangent."""
+    value, tangent = both.chunk(2, dim=-2)
+    return forward_ad.make_dual(value, tangent)
+
+
+def _stacked(x: Rows | RowsWithTangent) -> RowsWithTangent:
+    """Return rows as they are with a tangent, or with the tangent 0."""
+    return x if isinstance(x, RowsWithTangent) else RowsWithTangent(_placed(x, 0))
+
+
+def _placed(rows: Rows, half: int) -> Rows:
+    """Return twice as many rows, zero in the other half."""
+    source, r = rows.space.source, rows.shape[1]
+    place = torch.zeros(2 * r, r, dtype=source.dtype, device=source.device)
+    place[half * r : (half + 1) * r] = torch.eye(r, dtype=source.dtype, device=source.device)
+    return place @ rows
+
+
+def _repeated(x: RowsWithTangent, count: int) -> RowsWithTangent:
+    """Return a single row as often as needed, for a sum."""
+    if x.count == count:
+        return x
+    source = x.space.source
+    return torch.ones(count, x.count, dtype=source.dtype, device=source.device) @ x
+
+
+class TwiceDifferentiable(TorchFunctionMode):
+    """Writes softmax and its logarithm so that torch differentiates their tangents.
+
+    torch's own forward mode changes an exponential in place that its reverse mode needs.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), named: Any = None
+    ) -> Any:
+        named = dict(named or {})
+        name = getattr(function, "__name__", "").strip("_")
+        if name not in ("softmax", "log_softmax", "logsumexp") or not isinstance(args[0], Tensor):
+            return function(*args, **named)
+        x = args[0]
+        dim = named["dim"] if "dim" in named else args[1]
+        keep = named.get("keepdim", args[2] if len(args) > 2 else False)
+        largest = forward_ad.unpack_dual(x).primal.detach().amax(dim, keepdim=True)
+        powers = torch.exp(x - largest)
+        total = powers.sum(dim, keepdim=True)
+        if name == "softmax":
+            return powers / total
+        if name == "log_softmax":
+            return x - largest - total.log()
+        result = total.log() + largest
+        return result if keep is True else result.squeeze(dim)

@@ -1,0 +1,206 @@
+"""Products with Jacobians and Hessians of rows, against torch.func on the same matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import shaped_attention as sa
+from shaped_attention import lazy
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.lazy import tangent_rows
+from shaped_attention.lazy.rows import Rows
+from tests.explicit_networks import projection
+from tests.test_lazy_rules import BLOCKS, TOKENS, eye
+
+ALONG = torch.tensor(np.random.default_rng(5).standard_normal((2, 4, 8)))
+ACROSS = torch.tensor(np.random.default_rng(6).standard_normal((2, 4, 8)))
+
+
+def dots(x: Rows, y: Rows) -> torch.Tensor:
+    """Return the inner products of all rows together."""
+    return (x @ y.mT).diagonal(dim1=1, dim2=2).sum(-1)
+
+
+def lazy_and_dense(block: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return y, J t, J^T g, the loss and H t, lazily and by torch with the same matrices."""
+    space = lazy.Space(8, samples=2, seed=7, explicit=True)
+    x, t, g = (space.rows(z) for z in (TOKENS.expand(2, -1, -1), ALONG, ACROSS))
+    layers = lazy.Layers(block)
+
+    def loss(z: Any) -> Any:
+        y = layers(z)
+        return (y.squares() ** 2).sum((1, 2)) + ((z @ y.mT) ** 2).sum((1, 2))
+
+    y, change = lazy.jvp(layers, x, t)
+    pulled = lazy.vjp(layers, x)[1](g)
+    value, product = lazy.hvp(loss, x, t)
+    ours = {"y": y, "Jt": change, "J^T g": pulled, "Ht": product}
+    whole = {}
+    for key, w in layers.parameters.items():
+        a, b = w.matrix._spaces
+        eye(b)
+        whole[key] = w.of(eye(a) @ w.matrix).coordinates
+    p = at_depth(block, 0.0)
+
+    def dense(z: torch.Tensor) -> torch.Tensor:
+        return block.forward(p, z, projection(lambda key, *_: whole[key], "0.0"))
+
+    def dense_loss(z: torch.Tensor) -> torch.Tensor:
+        y = dense(z)
+        return (y.pow(2).sum(-1) ** 2).sum(-1) + ((z @ y.mT) ** 2).sum((1, 2))
+
+    start = TOKENS.repeat(2, 1, 1)
+    expected = dict(zip(("y", "Jt"), torch.func.jvp(dense, (start,), (ALONG,)), strict=True))
+    expected["J^T g"] = torch.func.vjp(dense, start)[1](ACROSS)[0]
+    gradient = torch.func.grad(lambda z: dense_loss(z).sum())
+    expected["Ht"] = torch.func.jvp(gradient, (start,), (ALONG,))[1]
+    expected["loss"] = dense_loss(start)
+    return {k: v.entries() for k, v in ours.items()} | {"loss": value}, expected
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_products_are_those_of_torch(name: str) -> None:
+    ours, theirs = lazy_and_dense(BLOCKS[name])
+    assert set(ours) == set(theirs)
+    for key, expected in theirs.items():
+        scale = float(expected.abs().max())
+        assert float((ours[key] - expected).abs().max()) <= 1e-10 * scale, key
+
+
+def without_scores(plain: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Forget the tangents of plain matrices."""
+    value = UNPACKED(plain)[0]
+    return value, torch.zeros_like(value)
+
+
+UNPACKED = tangent_rows._unpacked
+
+
+def test_a_forgotten_tangent_of_scores_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tangent_rows, "_unpacked", without_scores)
+    ours, theirs = lazy_and_dense(BLOCKS["heads"])
+    assert torch.allclose(ours["y"], theirs["y"], atol=1e-10)
+    for key in ("Jt", "Ht"):
+        assert not torch.allclose(ours[key], theirs[key], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("function", ["softmax", "log_softmax", "logsumexp", "entries"])
+def test_functions_of_plain_matrices(function: str) -> None:
+    space = lazy.Space(8, samples=2, seed=7, explicit=True)
+    x, t = (space.rows(z) for z in (TOKENS.expand(2, -1, -1), ALONG))
+
+    def loss(z: Any) -> Any:
+        rows = isinstance(z, torch.Tensor)
+        s = z @ z.mT / 3.0
+        if function == "logsumexp":
+            return torch.logsumexp(s, -1).pow(2).sum(-1) + s.logsumexp(1, keepdim=True).sum((1, 2))
+        if function == "entries":
+            whole = z if rows else z.entries()
+            return (whole**3).sum((1, 2))
+        lengths = z.norm(dim=-1, keepdim=True) if rows else z.norm()
+        mixed = torch.tanh(getattr(torch, function)(s, dim=-1) @ (z / lengths))
+        return (mixed if rows else mixed.entries()).pow(2).sum((1, 2)) + (s**2).mean((1, 2))
+
+    value, product = lazy.hvp(loss, x, t)
+    start = TOKENS.repeat(2, 1, 1)
+    gradient = torch.func.grad(lambda z: loss(z).sum())
+    expected = torch.func.jvp(gradient, (start,), (ALONG,))[1]
+    assert torch.allclose(value, loss(start))
+    assert torch.allclose(product.entries(), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.quick
+def test_in_a_wide_space() -> None:
+    """Duality, symmetry and a difference quotient, in a space that only some rows span."""
+    space = lazy.Space(10**7, samples=3, seed=2)
+    block = sa.Normalised(
+        sa.ShapedAttention(0.5, heads=2, head_size=8, output_projection=True), norm="layer"
+    )
+    layers = lazy.Layers([block, sa.ShapedMLP(0.5, activation="gelu", hidden=16)], depth=2)
+    x, t, s, g = (space.normal(3) for _ in range(4))
+    _, moved = lazy.jvp(layers, x, t)
+    _, pull = lazy.vjp(layers, x)
+    scale = space.n**0.5
+    assert torch.allclose(dots(g, moved) / scale, dots(pull(g), t) / scale, rtol=1e-9)
+    # A second time from the same record.
+    assert torch.allclose(pull(g) @ t.mT, pull(g) @ t.mT, rtol=1e-9)
+    step = 1e-4
+    quotient = (layers(x + step * t) - layers(x - step * t)) * (0.5 / step)
+    assert float(((quotient - moved).norm() / moved.norm()).max()) < 1e-7
+
+    def loss(z: Any) -> Any:
+        return layers(z).squares().log().sum((1, 2)) + ((layers(z) @ x.mT) / space.n).sum((1, 2))
+
+    (_, h), (_, k) = lazy.hvp(loss, x, t), lazy.hvp(loss, x, s)
+    assert torch.allclose(dots(s, h), dots(t, k), rtol=1e-9)
+    assert space.size < 400
+
+
+def growth(width: int, samples: int, own: bool) -> np.ndarray:
+    """Return log |J t| for shaped attention, explicitly or lazily."""
+    block = sa.ShapedAttention(0.7, tau0=0.5, output_projection=True)
+    space = lazy.Space(width, samples=samples, seed=3 if own else 4, explicit=not own)
+    x, t = space.normal(3), space.normal(3)
+    layers = lazy.Layers(block, depth=3)
+    if own:
+        return lazy.jvp(layers, x, t)[1].squares().sum((1, 2)).log().numpy()
+    p = at_depth(block, 0.0)
+    rng = np.random.default_rng(8)
+    weights = [torch.tensor(rng.standard_normal((samples, width, width))) for _ in range(3 * 4)]
+
+    def dense(z: torch.Tensor) -> torch.Tensor:
+        left = iter(weights)
+        for _ in range(3):
+            z = block.forward(p, z, lambda y, columns: y @ next(left))
+        return z
+
+    moved = torch.func.jvp(dense, (x.entries(),), (t.entries(),))[1]
+    return moved.pow(2).sum((1, 2)).log().numpy()
+
+
+def test_the_law_is_that_of_explicit_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = growth(12, 3000, False)
+    assert stats.ks_2samp(growth(12, 3000, True), theirs).pvalue > 1e-3
+    monkeypatch.setattr(tangent_rows, "_unpacked", without_scores)
+    assert stats.ks_2samp(growth(12, 3000, True), theirs).pvalue < 1e-6
+
+
+SPACE = lazy.Space(6, samples=2)
+X, LONGER = SPACE.normal(3), SPACE.normal(4)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lazy.jvp(lambda x: x, 1.0, X), "x must be rows of a lazy.Space; got 1.0"),
+        (lambda: lazy.jvp(lambda x: x, X, LONGER), r"tangent must be rows of shape \(2, 3, 6\)"),
+        (lambda: lazy.jvp(lambda x: 1.0, X, X), "function must return rows that depend on x; got"),
+        (lambda: lazy.vjp(lambda x: X, X), "must return rows that depend on x; these do not"),
+        (lambda: lazy.vjp(lambda x: 2 * x, X)[1](LONGER), r"g must be rows of shape \(2, 3, 6\)"),
+        (lambda: lazy.hvp(lambda x: 2.0, X, X), r"function must return a tensor \(samples,\)"),
+        (lambda: lazy.hvp(lambda x: x.squares(), X, X), r"loss must return a tensor \(2,\)"),
+        (
+            lambda: lazy.hvp(lambda x: torch.zeros(2), X, X),
+            r"computed from x; got \(2,\), which does not depend on x",
+        ),
+        (lambda: lazy.Layers(sa.ShapedAttention(0.5))(np.eye(2)), "x must be rows of a lazy.Space"),
+        (lambda: lazy.Layers(sa.ShapedAttention(0.5), depth=0), "depth must be"),
+        (lambda: lazy.Layers(sa.ShapedAttention(0.5, heads=2))(X), "rows of different spaces"),
+    ],
+)
+def test_what_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_rows_of_another_network_are_refused() -> None:
+    layers = lazy.Layers(sa.ShapedMLP(0.5))
+    layers(lazy.Space(6).normal(2))
+    with pytest.raises(ValueError, match="x must be rows of the same network as in the first call"):
+        layers(lazy.Space(6).normal(2))
