@@ -30,7 +30,7 @@ EXTRAS = {
 
 
 class MissingLibraryError(ModuleNotFoundError):
-    """A library of an extra is not installed; the message names the extra."""
+    """An optional library is not installed; the message names the extra that provides it."""
 
 
 @contextmanager

@@ -155,7 +155,7 @@ class Fields:
         Raises
         ------
         ValueError
-            If a field was not read that was changed, or that has a value other than None, False or
+            If a field was not read although it was changed, or its value is not None, False or
             empty.
         """
         left = {k: v for k, v in self.values.items() if k not in self._read and v is not None}

@@ -67,7 +67,7 @@ def sync(path: Path) -> None:
 
 
 def sync_below(folder: Path) -> None:
-    """Flush all files in a folder to the disk, in one call for all disks where there is one."""
+    """Flush all files in a folder to the disk, by one call for all disks where it exists."""
     if hasattr(os, "sync"):
         os.sync()
         return

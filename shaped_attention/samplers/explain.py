@@ -84,7 +84,7 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256, program: bool = Fal
     layer
         A block, a list of the blocks of a layer, or a `Pattern`.
     tokens, width
-        Number of tokens and width that the description is for.
+        Number of tokens and width for which the layer is described.
     program
         Whether to list the programs into which chain and limit are traced for compiled code:
         one line for each instruction, with the shape of its value. Scalars that change with depth

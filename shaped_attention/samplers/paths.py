@@ -112,7 +112,7 @@ class Paths(Batch):
         return self.stepper.on_host(self.stopped_at)[: self.count]
 
     def reached(self) -> int:
-        """Return the mean grid point, with that at the end for paths that have stopped."""
+        """Return the mean number of grid points reached; stopped paths count as arrived."""
         last = self.task.steps
         return int(np.where(self._moving_to(last), self.grid, last)[: self.count].mean())
 

@@ -275,7 +275,7 @@ FIGURES: dict[str, Recipe] = {
             "widths": (64, 4096),
             "depths": Option("Depths L; the largest is also shown layer by layer.", (2, 8, 32)),
             "rate": Option("Learning rate of the step, for N(0, 1) weights.", 0.05),
-            "samples": 60,
+            "samples": 400,
         },
         small={"widths": (16, 32), "depths": (1, 2), "samples": 10},
     ),

@@ -132,7 +132,7 @@ def figure_independent_gradients(
     widths: Sequence[int] = (64, 4096),
     depths: Sequence[int] = (2, 8, 32),
     rate: float = 0.05,
-    samples: int = 60,
+    samples: int = 400,
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:

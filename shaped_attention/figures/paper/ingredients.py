@@ -97,7 +97,7 @@ def figure_ingredients(
 
 @styled
 def ingredient_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw the mean cosine of plain and of shaped models, with 5-95 % bands: a panel a model.
+    """Draw the mean cosine of plain and of shaped models, with 5-95 % bands, one panel per model.
 
     The thin line is the plain model of the first panel.
     """
