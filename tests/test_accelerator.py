@@ -140,27 +140,32 @@ def test_a_torch_that_cannot_compile_runs_its_operations(monkeypatch, caplog, mi
 class Refused:
     """A compiler that knows the kernel of numbers only, or not even that."""
 
-    def __init__(self, numbers: bool) -> None:
-        self.numbers = numbers
+    def __init__(self, numbers: bool, error: Exception) -> None:
+        self.numbers, self.error = numbers, error
 
     def __call__(self, source: str, name: str, device: torch.device) -> Any:
         if name == "fill_normals" and self.numbers:
             return None
-        raise RuntimeError("nvrtc: invalid value for --gpu-architecture")
+        raise self.error
+
+
+UNKNOWN = RuntimeError("nvrtc: invalid value for --gpu-architecture")
+MISSING = OSError("Could not find any NVRTC library")
 
 
 @pytest.mark.parametrize(
-    ("numbers", "reason"),
+    ("numbers", "error", "reason"),
     [
-        (False, "kernels cannot be compiled for cuda:0"),
-        (True, "the kernel of this layer cannot be compiled"),
+        (False, UNKNOWN, "kernels cannot be compiled for cuda:0"),
+        (False, MISSING, "kernels cannot be compiled for cuda:0"),
+        (True, UNKNOWN, "the kernel of this layer cannot be compiled"),
     ],
 )
 def test_a_device_that_the_compiler_does_not_know_runs_operations(
-    monkeypatch, caplog, numbers, reason
+    monkeypatch, caplog, numbers, error, reason
 ):
     monkeypatch.setattr(torch.version, "cuda", "12.8")
-    monkeypatch.setattr(launch, "compiled", Refused(numbers))
+    monkeypatch.setattr(launch, "compiled", Refused(numbers, error))
     monkeypatch.setattr(launch, "_shared_bytes", lambda _: 2**16)
     spec = specify(sa.ShapedAttention(0.3), np.eye(4), width=64, steps=2, dt=1 / 64, samples=1,
                    seed=0)  # fmt: skip
@@ -171,7 +176,4 @@ def test_a_device_that_the_compiler_does_not_know_runs_operations(
             assert tiles_on_device.stepper_of(spec, task_of(spec, "chain", 64)) is None
     forget()
     (message,) = [x.message for x in caplog.records]
-    assert message == (
-        f"{reason} (nvrtc: invalid value for --gpu-architecture); "
-        "operations of torch run one by one"
-    )
+    assert message == (f"{reason} ({error}); operations of torch run one by one")

@@ -106,12 +106,15 @@ def test_chunks_are_smaller_once_where_memory_is_full(
 def test_a_single_sample_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "starting_paths", FullMemory(0))
     monkeypatch.setattr(WeightStepper, "chunk", lambda *_: 1)
+    monkeypatch.setattr(loop, "free_bytes", lambda place: 2**28)
+    # Weights of half a gigabyte, and 9 m n = 442 kB.
     with pytest.raises(
         MemoryError,
-        match=r"^network: the memory of cpu is full with a single sample; wait for other programs "
-        r"there to end, or use fewer tokens or a smaller width$",
+        match=r"^network: the memory of cpu is full with a single sample, which takes about 0.503 "
+        r"GiB; 0.25 GiB are free; wait for other programs there to end, or use fewer tokens or a "
+        r"smaller width$",
     ):
-        sa.simulate_network(LAYER, V0, width=16, depth=2, samples=1, chunk=1, progress=False)
+        sa.simulate_network(LAYER, V0, width=2**14, depth=2, samples=1, chunk=1, progress=False)
 
 
 def test_what_did_not_fit_is_gone_before_smaller_chunks_start(

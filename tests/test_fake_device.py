@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import shaped_attention as sa
+from shaped_attention.architectures import simulate
 from shaped_attention.blocks import mlp
 from shaped_attention.numerics import draws
 from shaped_attention.numerics.draws import threefry
@@ -314,6 +315,34 @@ def test_many_tokens_move_by_batched_calls_of_libraries(
     assert calls[0] == calls[1] > 0
 
 
+class Precisions(TorchDispatchMode):
+    """How products of matrices in float32 are computed: TF32 is 'high'."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[tuple[torch.dtype, str]] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), named: Any = None):
+        if function is torch.ops.aten.bmm.default:
+            self.seen.add((args[0].dtype, torch.get_float32_matmul_precision()))
+        return function(*args, **(named or {}))
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_products_are_in_tf32_only_on_request(precision: str, waits: Waits) -> None:
+    """That of a caller is used and left as it is."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        with Precisions() as found:
+            sa.simulate_network(LAYERS["attention"], V0, **CHAIN, dtype="float32")
+        # Norms of V are in double precision.
+        assert found.seen == {(torch.float32, precision), (torch.float64, precision)}
+        assert torch.get_float32_matmul_precision() == precision
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 MODELS = {
     "gpt2": {"n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 50, "n_positions": 8},
     "llama": {
@@ -324,11 +353,61 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_stay_on_the_device(name: str, waits: Waits) -> None:
+def test_models_stay_on_the_device(
+    name: str, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = {"model_type": name, **MODELS[name]}
-    # Every answer is 1, so that all paths count as stopped at time 1: the run went to its end.
-    with pytest.raises(FloatingPointError, match="covariances of 3 of 3 samples"):
-        sa.simulate_model(config, 3, **RUN, entropy=False)
+
+    def run(entropy: bool) -> None:
+        # Every answer is 1, so that all paths count as stopped at time 1: the run went to its end.
+        with pytest.raises(FloatingPointError, match="covariances of 3 of 3 samples"):
+            sa.simulate_model(config, 3, **RUN, entropy=entropy)
+
+    without, whole = _counts(waits, [partial(run, entropy) for entropy in (False, True)])
+    # The factors before the only layer, and its entropies, which are computed on the device.
+    assert whole == without + 2
+    monkeypatch.setattr(simulate, "chunk_size", lambda *_: 2)
+    (parts,) = _counts(waits, [partial(run, True)])
+    assert parts == whole + 1
+
+
+def _there(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor like one, on the device."""
+    there = torch.empty(x.shape, dtype=x.dtype, device="cuda")
+    return torch.nn.Parameter(there) if isinstance(x, torch.nn.Parameter) else there
+
+
+def _read(values: torch.Tensor) -> Any:
+    """Return ones for a tensor on the host; one on a device would have to be copied first."""
+    assert values.device.type == "cpu"
+    return np.ones(tuple(values.shape))
+
+
+@pytest.mark.parametrize("inputs", ["ids", "dict"])
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_the_library_are_recorded_on_the_device(
+    name: str, inputs: str, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their inputs are moved there, and what is recorded comes back."""
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.setattr(FakeTensor, "numpy", _read, raising=False)
+    # torch's own function needs a build with CUDA.
+    monkeypatch.setattr(FakeTensor, "contiguous", lambda x: torch.clone(x), raising=False)
+    config = transformers.AutoConfig.for_model(name, **MODELS[name])
+    with _disable_current_modes(), torch.random.fork_rng():
+        model = transformers.AutoModel.from_config(config, attn_implementation="eager").eval()
+    # `model.to("cuda")` needs a build with CUDA.
+    for module in model.modules():
+        for values in (module._parameters, module._buffers):
+            for key, x in values.items():
+                values[key] = x if x is None else _there(x)
+    ids = [[1, 2, 3], [4, 5, 6]]
+    record = sa.record_covariances(
+        model, ids if inputs == "ids" else {"input_ids": torch.tensor(ids)}
+    )
+    assert {x.device.type for x in model.parameters()} == {"cuda"}
+    assert record["V"].shape == (2, 2, 3, 3)
+    assert record["attention_entropy"].shape == (1, MODELS[name].get("n_head", 4), 2, 3)
 
 
 def _of_two_devices(x: torch.Tensor) -> object:

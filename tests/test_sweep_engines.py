@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 
+from shaped_attention.samplers import memory
 from shaped_attention.sweep import (
     ExecutorEngine,
     InProcess,
@@ -119,6 +120,46 @@ def test_processes(tmp_path, alone):
     with closing(Processes(devices=("cpu", "cpu"))) as engine:
         assert engine.workers == 2
         assert whole(GRID, tmp_path / "store", engine) == alone
+
+
+def _place(*arguments):
+    time.sleep(0.2)  # so that the other process takes the other call
+    return (*arguments, os.getpid())
+
+
+@pytest.mark.usefixtures("fast_processes")
+def test_one_process_on_each_device():
+    """A call has the device of its process, however many there are."""
+    with closing(Processes(devices=("cuda:0", "cuda:1"))) as engine:
+        futures = [engine.submit(_place, k) for k in range(6)]
+        calls = [future.result() for future in futures]
+    assert {call[2] for call in calls} == {1}  # one thread
+    assert {device for _, device, *_ in calls} == {"cuda:0", "cuda:1"}
+    assert len({(device, process) for _, device, _, process in calls}) == 2
+
+
+@pytest.mark.parametrize(("given", "used"), [("cuda:1", "cuda:1"), (None, "cuda")])
+def test_a_unit_runs_on_the_device_of_its_process(given, used, monkeypatch):
+    """A Dask worker has none of its own: there a unit runs on 'cuda', the first that it sees.
+
+    Its memory is that of the same device.
+    """
+    asked = []
+
+    class SeenError(Exception):
+        """Ends a unit once it is known how it runs."""
+
+    def sample(_cell, _sampler, _fractions, **options):
+        asked.append((options["device"], options["memory"]))
+        raise SeenError
+
+    sweep = replace(small_sweep(), device="cuda")
+    free = {"cuda": 2000, "cuda:0": 2000, "cuda:1": 1000}
+    monkeypatch.setattr(memory, "free_bytes", free.get)
+    monkeypatch.setattr(type(sweep.cell(sweep.index(0))), "sample", sample)
+    with pytest.raises(SeenError):
+        run_unit(sweep, Unit(0, 0, 0), given, 1)
+    assert asked == [(used, free[used] // 2)]
 
 
 @pytest.mark.usefixtures("fast_processes")
@@ -268,7 +309,12 @@ def test_devices_of_another_type_are_refused(tmp_path):
     """Their numbers differ in the last bits, so a store has those of one type."""
     with (
         closing(Processes(devices=("cuda:0",))) as engine,
-        pytest.raises(ValueError, match="engine has the device 'cuda:0' and the sweep 'cpu'"),
+        pytest.raises(
+            ValueError,
+            match=r"^engine has the device 'cuda:0' and the sweep 'cpu'; only devices of the same "
+            r"type give bit-identical results; set device = 'cuda' in the sweep, or run it "
+            r"elsewhere$",
+        ),
     ):
         run_sweep(small_sweep(), tmp_path / "s", engine=engine)
     assert not (tmp_path / "s").exists()

@@ -18,7 +18,7 @@ from shaped_attention.architectures.tokens import (
     mean_covariance,
     normalised,
 )
-from shaped_attention.blocks.base import check_chain
+from shaped_attention.blocks.base import Block, check_chain
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.state import State, covariance
 from shaped_attention.libraries import torch
@@ -26,7 +26,7 @@ from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import LARGEST_RADIUS
 from shaped_attention.samplers.loop import run_paths
-from shaped_attention.samplers.memory import check_kept
+from shaped_attention.samplers.memory import check_kept, chunk_size, of_torch
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.results import Measure, kept_of, make_result
 from shaped_attention.samplers.specification import (
@@ -130,7 +130,7 @@ def simulate_model(
     check_kept(spec, kept.numbers(spec.tokens))
     measures: dict[str, Measure] = {"kept": kept}
     if entropy:
-        measures["entropy"] = _Entropies(task)
+        measures["entropy"] = _Entropies(task, spec)
     run = run_paths(spec, stepper, "model", measures)
     state, run.state = run.state, None
     result = make_result("model", spec, run, {}, kept.names)
@@ -200,11 +200,12 @@ class _Entropies:
 
     Attributes
     ----------
-    task
-        The task of the paths.
+    task, spec
+        The task of the paths, and the run.
     """
 
     task: Task
+    spec: Specification
 
     def __call__(self, paths: Paths, point: int) -> Array:
         """Return the entropies (count, heads, m) of the first block of a layer."""
@@ -215,19 +216,34 @@ class _Entropies:
         if task.weights or point == task.steps:
             heads = sum(x.heads for x in attention_of(block))
             return np.zeros((paths.count, heads, task.tokens))
+        factors = paths.factors()
+        if self.spec.device.type == "cpu":
+            return self._of_next(block, factors, paths.first, point).numpy()
+        # A kernel moves more paths at a time than torch has room for.
+        size = chunk_size(self.spec, of_torch(task, 8, self.spec.eager), paths.count)
+        parts = [
+            paths.stepper.on_host(
+                self._of_next(block, factors[k : k + size], paths.first + k, point)
+            )
+            for k in range(0, paths.count, size)
+        ]
+        return np.concatenate(parts)
+
+    def _of_next(self, block: Block, factors: Array, first: int, point: int) -> torch.Tensor:
+        """Return the entropies of the layer that follows, on the device of the run."""
+        task, device = self.task, self.spec.device
         assert task.width is not None
-        samples = torch.arange(paths.first, paths.first + paths.count, device="cpu")
+        samples = torch.arange(first, first + len(factors), device=device)
         numbers = TorchNumbers(task.keys, samples, point, (0,))
-        p, state = at_depth(block, point / task.steps), _state(paths.factors(), task)
+        p, state = at_depth(block, point / task.steps), _state(factors, task, device)
         rows = [
             torch.special.entr(weights).sum(-1)
             for _, weights in block.attention_weights(p, block.seen(state), numbers, task.width)
         ]
-        result: Array = torch.stack(rows, dim=1).numpy()
-        return result
+        return torch.stack(rows, dim=1)
 
 
-def _state(factors: Array, task: Task) -> State:
+def _state(factors: Array, task: Task, device: str | torch.device = "cpu") -> State:
     """Return the state of tokens with given factors (count, groups, m, c)."""
-    parts = torch.from_numpy(np.ascontiguousarray(factors)).unbind(1)
+    parts = torch.tensor(np.ascontiguousarray(factors), device=device).unbind(1)
     return State(tuple(parts), task.means)

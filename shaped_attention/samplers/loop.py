@@ -20,7 +20,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.threads import one_thread_of_worker, thread_count
-from shaped_attention.samplers.memory import check_kept
+from shaped_attention.samplers.memory import check_kept, free_bytes
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.results import Measure, Run, kept_of, make_result
 from shaped_attention.samplers.specification import Specification
@@ -71,9 +71,12 @@ def run_paths(
         if type(error).__name__ != "OutOfMemoryError":
             raise
         if size == 1:
+            needed, free = stepper.bytes_of_one(spec) + stepper.bytes_of_all, free_bytes(spec.place)
+            there = "" if free is None else f"; {free / 2**30:.3g} GiB are free"
             raise MemoryError(
-                f"{label}: the memory of {spec.place} is full with a single sample; wait for "
-                "other programs there to end, or use fewer tokens or a smaller width"
+                f"{label}: the memory of {spec.place} is full with a single sample, which takes "
+                f"about {needed / 2**30:.3g} GiB{there}; wait for other programs there to end, or "
+                "use fewer tokens or a smaller width"
             ) from error
     smaller = max(1, size // _SMALLER)
     _log.warning(

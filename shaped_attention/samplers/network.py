@@ -124,6 +124,8 @@ class WeightStepper(TorchStepper):
         super().__init__(task, device, dtype, batch_size(self.width) if device.type == "cpu" else 1)
         self.divisor, self._threads = float(self.width), threads
         self._key = stream_key(task.keys.seed, "network")
+        widest = max(block.widest(self.width) for layer in task.pattern for block in layer)
+        self.bytes_of_all = float(dtype.itemsize * min(_MOST_WEIGHTS, self.width * widest))
 
     def bytes_of_one(self, spec: Specification) -> float:
         """Return the bytes that a network takes where it moves, without its weights."""

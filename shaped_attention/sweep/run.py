@@ -96,7 +96,8 @@ def run_sweep(
         if named_device(device).type != named_device(sweep.device).type:
             raise ValueError(
                 f"engine has the device {device!r} and the sweep {sweep.device!r}; only devices of "
-                "the same type give bit-identical results"
+                "the same type give bit-identical results; set device = "
+                f"'{named_device(device).type}' in the sweep, or run it elsewhere"
             )
         if isinstance(used, InProcess | Processes):
             check_device(device)

@@ -239,9 +239,10 @@ def _entropies_and_counts(weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _on_device(model: nn.Module, inputs: Any) -> Any:
-    """Return the inputs of a model: token ids (m,) or (batch, m) as a tensor, or a dict."""
+    """Return the inputs of a model on its device: token ids (batch, m) as a tensor, or a dict."""
+    device = next(model.parameters()).device
     if isinstance(inputs, Mapping):
-        return inputs
+        return {k: x.to(device) if isinstance(x, Tensor) else x for k, x in inputs.items()}
     try:
         ids = torch.as_tensor(inputs)
     except (TypeError, ValueError, RuntimeError):
@@ -249,7 +250,7 @@ def _on_device(model: nn.Module, inputs: Any) -> Any:
     if ids.ndim not in (1, 2) or ids.numel() == 0 or ids.is_floating_point() or ids.is_complex():
         what = "token ids (m,) or (batch, m), or a dict of the model's inputs"
         raise argument_error("inputs", what, inputs)
-    return torch.atleast_2d(ids).to(next(model.parameters()).device)
+    return torch.atleast_2d(ids).to(device)
 
 
 def _fingerprint(model: nn.Module) -> str:

@@ -133,9 +133,9 @@ def can_compile(device: torch.device) -> bool:
         say_slow(f"torch {torch.__version__} does not compile kernels at run time (2.13 does)")
         return False
     try:
-        # The smallest kernel: the driver or the compiler may not know the device.
+        # The smallest kernel: the compiler may be missing (OSError), or not know the device.
         compiled(numbers_source("float64"), "fill_normals", device)
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         say_slow(f"kernels cannot be compiled for {device} ({error})")
         return False
     return True

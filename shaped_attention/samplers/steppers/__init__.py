@@ -112,6 +112,9 @@ class Stepper(ABC):
     largest_factor = LARGEST_FACTOR
     """Sum of absolute entries of a state at which a path of the limit stops."""
 
+    bytes_of_all = 0.0
+    """Bytes that a run takes besides those of its paths."""
+
     preferred_chunk = 1024
     """Number of paths whose factors fit into the second-level cache for the usual m."""
 
