@@ -86,9 +86,8 @@ def gallery_command(
     """
     parts = {name: {name, *name.split()} for name in GALLERY}
     for name in names:
-        check_choice(
-            "NAME", name, dict.fromkeys(part for words in parts.values() for part in words)
-        )
+        if all(name not in words for words in parts.values()):
+            check_choice("NAME", name, ("paper", "sphere", *GALLERY))
     chosen = {name: GALLERY[name] for name in GALLERY if not names or parts[name] & set(names)}
     root = click.get_current_context().find_root().command
     option = {} if progress is None else {"progress": progress}
