@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ from torch.utils import cpp_extension
 
 import shaped_attention as sa
 from shaped_attention.numerics.device import launch
-from shaped_attention.numerics.device.source import FIELDS, kernel_source
+from shaped_attention.numerics.device.source import FIELDS, kernel_source, warps_of
 from shaped_attention.numerics.operations import registry
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.primitives import exp, softplus
@@ -253,6 +255,30 @@ def test_a_block_takes_no_more_shared_memory_than_the_device_has(
     assert grids == (
         [-(-5 // paths), -(-5000 // paths), -(-5 // paths)] if shared else [5, 4096, 5]
     )
+
+
+COMPILER_OF_DEVICES = shutil.which("nvcc")
+
+
+@pytest.mark.skipif(COMPILER_OF_DEVICES is None, reason="needs nvcc")
+@pytest.mark.parametrize("tokens", [4, 8], ids=["a thread", "a warp"])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("kind", ["chain", "direct", "clock"])
+def test_kernels_compile_for_a_device(kind, precision, tokens, tmp_path):
+    """Without a device: what the host's compiler accepts, that of a device may not."""
+    width, v0 = (64 if kind == "chain" else None), sa.equicorrelated(tokens, 0.2)
+    spec = specify(LAYER, v0, width=width, steps=2, dt=1 / 64, samples=1, seed=0)
+    task = task_of(spec, *(("chain", 64) if width else ("sde", None, kind)))
+    clock = kind == "clock"
+    packed = task.compiled_clock if clock else task.compiled
+    programs = task.clock_programs if clock else task.programs
+    source = kernel_source(programs, packed, kind == "direct", precision, clock)
+    shared = int(warps_of(packed, precision, 96 * 1024) > 0)
+    file = tmp_path / "kernel.cu"
+    file.write_text(f"#define SHARED {shared}\n{source}")
+    command = [COMPILER_OF_DEVICES, "-cubin", "-arch=sm_90", "-Werror", "all-warnings", str(file)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
 
 
 def test_kernels_compile_without_a_toolkit(monkeypatch):
