@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +17,14 @@ import torch
 from torch.utils import cpp_extension
 
 import shaped_attention as sa
+from benchmarks import accelerator
 from shaped_attention.numerics.device import launch
-from shaped_attention.numerics.device.source import FIELDS, kernel_source, warps_of
+from shaped_attention.numerics.device.source import (
+    FIELDS,
+    kernel_source,
+    numbers_source,
+    warps_of,
+)
 from shaped_attention.numerics.operations import registry
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.primitives import exp, softplus
@@ -274,10 +281,21 @@ def test_kernels_compile_for_a_device(kind, precision, tokens, tmp_path):
     programs = task.clock_programs if clock else task.programs
     source = kernel_source(programs, packed, kind == "direct", precision, clock)
     shared = int(warps_of(packed, precision, 96 * 1024) > 0)
-    file = tmp_path / "kernel.cu"
-    file.write_text(f"#define SHARED {shared}\n{source}")
-    command = [COMPILER_OF_DEVICES, "-cubin", "-arch=sm_90", "-Werror", "all-warnings", str(file)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    _compile_for_a_device(f"#define SHARED {shared}\n{source}", tmp_path)
+
+
+@pytest.mark.skipif(COMPILER_OF_DEVICES is None, reason="needs nvcc")
+@pytest.mark.parametrize("kernel", [None, accelerator.NUMBERS], ids=["weights", "floor"])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_kernels_of_numbers_compile_for_a_device(precision, kernel, tmp_path):
+    _compile_for_a_device(numbers_source(precision, kernel), tmp_path)
+
+
+def _compile_for_a_device(source: str, folder: Path) -> None:
+    assert COMPILER_OF_DEVICES is not None
+    (folder / "kernel.cu").write_text(source)
+    command = [COMPILER_OF_DEVICES, "-cubin", "-arch=sm_90", "-Werror", "all-warnings", "kernel.cu"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
 
 

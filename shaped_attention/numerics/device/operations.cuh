@@ -100,6 +100,8 @@ HERE void threefry(const u64* key, u64 c0, u64 c1, u64& x0, u64& x1) {
 
 HERE double uniform(u64 word) { return 2.0 - as_double((word >> 12) | 0x3FF0000000000000ull); }
 
+// In double precision for float32 too: as on the CPU, the numbers of both precisions are then the
+// same up to rounding, and a chi variable accepts the same attempt in both.
 HERE void normal_pair(u64 x0, u64 x1, double& a, double& b) {
   const double radius = sqrt(-2.0 * log(uniform(x0)));
   double sine, cosine;
