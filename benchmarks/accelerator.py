@@ -6,8 +6,8 @@ against all cores of the CPU and against drawing the same numbers on the device,
 weights against their floors, network, chain and SDE in one comparison, a sweep of 64 cells, one
 Llama. Times are medians of three after a first call, which compiles. The file is written after each
 row; what failed is in it with its traceback, and rows for which no time was left say so.
-`--rehearse` runs every row at tiny sizes on the CPU in a minute or two, to show that nothing fails;
-its times mean nothing. `--table out.json` prints the table of benchmarks/README.md, which without
+`--rehearse` runs every row at tiny sizes on the CPU within minutes, to show that nothing fails; its
+times mean nothing. `--table out.json` prints the table of benchmarks/README.md, which without
 the file has a line for every row, not measured.
 """
 
