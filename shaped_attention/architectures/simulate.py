@@ -217,17 +217,20 @@ class _Entropies:
             heads = sum(x.heads for x in attention_of(block))
             return np.zeros((paths.count, heads, task.tokens))
         factors = paths.factors()
-        if self.spec.device.type == "cpu":
-            return self._of_next(block, factors, paths.first, point).numpy()
-        # A kernel moves more paths at a time than torch has room for.
-        size = chunk_size(self.spec, of_torch(task, 8, self.spec.eager), paths.count)
+        size = self._together(paths.count)
         parts = [
             paths.stepper.on_host(
                 self._of_next(block, factors[k : k + size], paths.first + k, point)
             )
             for k in range(0, paths.count, size)
         ]
-        return np.concatenate(parts)
+        return np.concatenate([np.asarray(part) for part in parts])
+
+    def _together(self, count: int) -> int:
+        """Return how many paths torch has room for: a kernel moves more of them on a device."""
+        if self.spec.device.type == "cpu":
+            return count
+        return chunk_size(self.spec, of_torch(self.task, 8, self.spec.eager), count)
 
     def _of_next(self, block: Block, factors: Array, first: int, point: int) -> torch.Tensor:
         """Return the entropies of the layer that follows, on the device of the run."""
