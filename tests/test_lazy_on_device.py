@@ -1,0 +1,105 @@
+"""Lazily revealed weights on a device, of which torch's meta device takes the place.
+
+Its tensors have no numbers, but a place and a graph of derivatives: an operation on tensors of two
+places fails, and so does a question about a number, for which the host would have to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention import lazy
+from shaped_attention.lazy import directions
+from shaped_attention.samplers import arguments
+
+V0 = sa.equicorrelated(4, 0.3)
+ATTENTION = sa.ShapedAttention(0.3, mask="causal", heads=2, output_projection=True)
+LAYERS: dict[str, Any] = {
+    "attention": sa.ShapedAttention(0.3),
+    "heads": sa.ShapedAttention(0.3, heads=2, output_projection=False),
+    "rope, shared keys, QK-norm": sa.ShapedAttention(
+        0.3, heads=4, kv_heads=2, head_size=4, rope=10.0, qk_norm=True, output_projection=True
+    ),
+    "GPT": [
+        sa.Normalised(ATTENTION, norm="layer"),
+        sa.Normalised(sa.ShapedMLP(0.3, activation="gelu", hidden=8), norm="layer"),
+    ],
+    "gated": sa.ShapedMLP(0.3, activation="silu", gated=True, hidden=8),
+    "parallel": sa.Parallel(ATTENTION, sa.ShapedMLP(0.3)),
+}
+RUN: dict[str, Any] = {"width": 16, "samples": 3, "device": "meta", "progress": False}
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
+    """Run a test on the meta device; list what is copied to the host, which gets ones."""
+    copied: list[torch.Size] = []
+
+    def cpu(values: torch.Tensor) -> torch.Tensor:
+        if values.device.type == "cpu":
+            return values
+        copied.append(values.shape)
+        return torch.ones(values.shape, dtype=values.dtype)
+
+    monkeypatch.setattr(arguments, "check_device", torch.device)
+    monkeypatch.setattr(torch.Tensor, "cpu", cpu)
+    return copied
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients(name: str, read: list[torch.Size]) -> None:
+    for loss in ("readout", "quadratic", "cross-entropy:3"):
+        read.clear()
+        norms = sa.gradient_norms(LAYERS[name], V0, depth=2, loss=loss, **RUN)
+        # The loss, and the norms of all parameters once they are there.
+        assert len(read) == 1 + norms.sizes["parameter"]
+
+
+@pytest.mark.parametrize("optimizer", [sa.SGD(0.1, momentum=0.9, clip=1.0), sa.Muon(0.02)])
+@pytest.mark.parametrize("name", LAYERS)
+def test_training(name: str, optimizer: Any, read: list[torch.Size]) -> None:
+    run = sa.simulate_training(
+        LAYERS[name], V0, [0, 1, 0, 1], depth=2, steps=2, optimizer=optimizer, **RUN
+    )
+    assert run.loss.shape == (3, 3)
+
+
+@pytest.mark.parametrize("call", [sa.neural_tangent_kernel, sa.lyapunov])
+def test_kernels_and_exponents(call: Callable[..., Any], read: list[torch.Size]) -> None:
+    assert call(LAYERS["GPT"], V0, depth=2, **RUN)
+
+
+def test_jacobians_and_hessians(read: list[torch.Size]) -> None:
+    space = lazy.Space(16, samples=3, device="meta")
+    layers = lazy.Layers(LAYERS["GPT"], depth=2)
+    x, t = space.normal(4), space.normal(4)
+    assert lazy.jvp(layers, x, t)[1].shape == x.shape
+    assert lazy.vjp(layers, x)[1](t).shape == x.shape
+    assert lazy.hvp(lambda z: layers(z).squares().sum((1, 2)), x, t)[1].shape == x.shape
+    assert read == []
+
+
+def test_a_tensor_on_the_host_is_noticed(
+    read: list[torch.Size], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: a matrix in the wrong place, and a question about a number."""
+    triangular = directions._triangular
+
+    def elsewhere(rows: torch.Tensor, length: torch.Tensor) -> Any:
+        lower, units = triangular(rows, length)
+        return lower, units + torch.zeros(rows.shape[1:], dtype=rows.dtype)
+
+    monkeypatch.setattr(directions, "_triangular", elsewhere)
+    with pytest.raises(RuntimeError):
+        sa.gradient_norms(LAYERS["attention"], V0, depth=2, **RUN)
+    monkeypatch.setattr(
+        directions, "_triangular", lambda rows, length: triangular(rows, length) if length.sum() > 0
+        else None,
+    )  # fmt: skip
+    with pytest.raises(RuntimeError, match="meta"):
+        sa.gradient_norms(LAYERS["attention"], V0, depth=2, **RUN)
