@@ -288,7 +288,8 @@ class TwiceDifferentiable(TorchFunctionMode):
         name = getattr(function, "__name__", "").strip("_")
         if name not in ("softmax", "log_softmax", "logsumexp") or not isinstance(args[0], Tensor):
             return function(*args, **named)
-        x = args[0]
+        dtype = named.get("dtype")
+        x = args[0] if dtype is None else args[0].to(dtype)
         dim = named["dim"] if "dim" in named else args[1]
         keep = named.get("keepdim", args[2] if len(args) > 2 else False)
         largest = forward_ad.unpack_dual(x).primal.detach().amax(dim, keepdim=True)
