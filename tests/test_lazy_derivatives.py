@@ -186,6 +186,7 @@ X, LONGER = SPACE.normal(3), SPACE.normal(4)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: lazy.jvp("x", X, X), "function must be a function of rows; got 'x'"),
         (lambda: lazy.jvp(lambda x: x, 1.0, X), "x must be rows of a lazy.Space; got 1.0"),
         (lambda: lazy.jvp(lambda x: x, X, LONGER), r"tangent must be rows of shape \(2, 3, 6\)"),
         (lambda: lazy.jvp(lambda x: 1.0, X, X), "function must return rows that depend on x; got"),

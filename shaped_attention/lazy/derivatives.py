@@ -44,6 +44,7 @@ def vjp(function: Callable[[Rows], Rows], x: Rows) -> tuple[Rows, Callable[[Rows
     >>> pull(space.normal(3))
     Rows(2, 3, 1000000)
     """
+    _check_function("function", function)
     _check_rows("x", x)
     start = x.detached().requires_grad_()
     with Tape() as tape:
@@ -91,6 +92,7 @@ def jvp(function: Callable[[Rows], Rows], x: Rows, tangent: Rows) -> tuple[Rows,
     >>> lazy.jvp(lambda x: x / x.norm() + x @ w, space.normal(3), space.normal(3))[1]
     Rows(2, 3, 1000000)
     """
+    _check_function("function", function)
     with forward_ad.dual_level():
         y: Any = function(_with_tangent(x, tangent))  # type: ignore[arg-type]
         _check_result(y, RowsWithTangent, "rows that depend on x")
@@ -125,6 +127,7 @@ def hvp(
     >>> value.shape, product
     (torch.Size([2]), Rows(2, 3, 1000000))
     """
+    _check_function("loss", loss)
     _check_rows("x", x)
     start = x.detached().requires_grad_()
     with forward_ad.dual_level(), TwiceDifferentiable(), Tape() as tape:
@@ -152,6 +155,11 @@ def _with_tangent(x: Rows, tangent: Rows) -> RowsWithTangent:
     if x.shape != tangent.shape:
         raise argument_error("tangent", f"rows of shape {tuple(x.shape)}, that of x", tangent)
     return RowsWithTangent.of(x, tangent)
+
+
+def _check_function(name: str, function: object) -> None:
+    if not callable(function):
+        raise argument_error(name, "a function of rows", function)
 
 
 def _check_rows(name: str, x: object) -> None:
