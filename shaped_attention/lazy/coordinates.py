@@ -63,6 +63,12 @@ class Coordinates(Vectors):
     @property
     def parts(self) -> Parts:
         """Coordinates in the frame of each part of the space."""
+        if self._parts is not None and len(self._homes) == 1:
+            # The usual case, quickly: nothing has changed since the last look.
+            ((home, explicit),), (part,) = self._homes, self._parts
+            same = self._space is home and home.target is None and home.explicit == explicit
+            if same and part.shape[-1] == home.size:
+                return self._parts
         _ = tuple(self.space)  # an open space becomes an ordinary one
         if self._parts is None:
             assert self._make is not None

@@ -53,16 +53,20 @@ class DeepNetwork:
     ) -> None:  # fmt: skip
         memory = spec.options.memory
         self.source = Source(count, spec.seed, spec.dtype, spec.place, first, memory)
-        self._passed = passed
+        self.passed = passed
         self._spec, self._width, self._depth = spec, width, depth
         self._tokens: list[Rows] = []
         self._layers: list[tuple[Tape, Rows, Weights, Border]] = []
 
-    def forward(self) -> Rows:
-        """Return the tokens X_L, and keep what the way back needs."""
+    def forward(self, layers: int | None = None) -> Rows:
+        """Return the tokens X_L, and keep what the way back needs.
+
+        With `layers` go only so far; the next call goes on from there.
+        """
         pattern, ones = self._spec.pattern, needs_means(self._spec.blocks)
-        self._tokens = [start_of(self._spec, self._width, self.source).requires_grad_()]
-        for number in range(self._depth):
+        if not self._tokens:
+            self._tokens = [start_of(self._spec, self._width, self.source).requires_grad_()]
+        for number in range(len(self._layers), self._depth if layers is None else layers):
             weights = Weights(self.source)
             with Tape() as tape:
                 blocks = pattern[number % len(pattern)]
@@ -70,7 +74,7 @@ class DeepNetwork:
             border = Border(after, ones, f"border.{number}")
             self._layers.append((tape, after, weights, border))
             self._tokens.append(border.rows)
-            self._passed(self.source.samples)
+            self.passed(self.source.samples)
         return self._tokens[-1]
 
     def entries(self) -> int:
@@ -99,7 +103,7 @@ class DeepNetwork:
                     factors[name].append(parameter.gradient() or _nothing(gradient))
                 for matrix in weights.matrices:
                     matrix.forget_gradient()
-            self._passed(self.source.samples)
+            self.passed(self.source.samples)
             yield LayerGradients(number, factors, entering, above)
             above = entering
 
@@ -133,14 +137,20 @@ def deep_networks(
         options=options,
     )  # fmt: skip
     readout = readout_entries(outputs, spec)
-    probe = DeepNetwork(spec, width, min(depth, len(spec.pattern)), 0, 1)
-    probe.forward()
+    first_one = DeepNetwork(spec, width, depth, 0, 1)
+    first_one.forward(min(depth, len(spec.pattern)))
     layers = -(-depth // len(spec.pattern))
-    size = chunk_of_samples(probe.entries() * layers * passes + readout, spec)
+    size = chunk_of_samples(first_one.entries() * layers * passes + readout, spec)
     total = 2 * depth * samples
     with progress_bar(
         label, options.progress, total=total, unit="layer", unit_scale=True
     ) as bar:  # fmt: skip
+        if samples == 1:
+            bar.update(min(depth, len(spec.pattern)))
+            first_one.passed = bar.update
+            yield first_one
+            return
+        del first_one
         for first in range(0, samples, size):
             yield DeepNetwork(spec, width, depth, first, min(size, samples - first), bar.update)
 
