@@ -68,12 +68,6 @@ class BiasedAttention(Block):
         scores = project(tokens, n) @ project(tokens, n).mT / n
         return self.attend(scores / (p.tau0 * n), project(tokens, n) / math.sqrt(n))
 
-    def root(self, p, factor, numbers, width):
-        """Return A F: Y = F (B K^T) F^T with B B^T ~ Wishart(n) and K Gaussian."""
-        query = numbers.wishart("queries", factor.shape[-1], width)
-        key = numbers.normal("keys", factor.shape[-1], query.shape[-1])
-        return self.attend(factor @ (query @ key.mT) @ factor.mT / (p.tau0 * width), factor)
-
 
 def sloped_layer(gamma, slope, t=range(3)):
     """Return a layer for a sweep whose scores fall with the distance, as in ALiBi."""

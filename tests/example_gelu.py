@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shaped_attention import Block, bounded
-from shaped_attention.numerics.primitives import cholesky, normal_cdf
+from shaped_attention.numerics.primitives import normal_cdf
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,6 @@ class GeluMLP(Block):
         n = tokens.shape[-1]
         hidden = self.activation(project(tokens, n) / n**0.5)
         return project(hidden, n) / n**0.5
-
-    def root(self, p, factor, numbers, width):
-        """Given the hidden units h_i ~ N(0, V), a column has the covariance (1/n) sum s s^T."""
-        gram = numbers.activated_gram("hidden", factor, width, self.activation)
-        return cholesky(gram / width)
 
 
 def gelu_layer(gamma):

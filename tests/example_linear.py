@@ -26,10 +26,6 @@ class Linear(Block):
         n = tokens.shape[-1]
         return project(tokens, n) / n**0.5
 
-    def root(self, p, factor, numbers, width):
-        """A column has the covariance V itself."""
-        return factor
-
 
 def rising_layer(start, end):
     """Return a layer for a sweep: ``layer = "tests.example_linear:rising_layer"``."""

@@ -74,7 +74,7 @@ def projection(weight: Callable[[str, int, int], Tensor], name: str) -> Callable
     """``project(x, columns)`` with weights "name.0", "name.1", ..."""
     used = 0
 
-    def project(x: Tensor, columns: int) -> Tensor:
+    def project(x: Tensor, columns: int, _: str | None = None, head: int = 0) -> Tensor:
         nonlocal used
         used += 1
         return x @ weight(f"{name}.{used - 1}", x.shape[-1], columns)

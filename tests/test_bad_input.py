@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.blocks.state import State
 from shaped_attention.checks import check_fraction, check_inside
 from shaped_attention.deprecated import OLD_NAMES
+from shaped_attention.derived.state import State
 from shaped_attention.libraries import lazily
 
 V0 = np.eye(3)

@@ -15,7 +15,7 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.blocks.state import State
+from shaped_attention.derived.state import State
 from shaped_attention.numerics.primitives import concatenate, lower, softmax, sqrt
 from tests.laws import same_law
 

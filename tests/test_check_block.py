@@ -146,11 +146,11 @@ WRONG = {
     "moments": (limited(LinearAttention, WrongMoments)(0.6), {"noise_drift", "noise_along"}),
     "root": (
         WrongRoot(0.5),
-        {"branch against root", "drift from one wide layer", "diffusion from one wide layer"},
+        {"branch against chain", "drift from one wide layer", "diffusion from one wide layer"},
     ),
     "derivative": (FromSelf(0.5), {"derivatives of the chain"}),
     "means": (Centred(0.5), {"means of the tokens"}),
-    "tracing": (Torch(0.5), {"tracing of the chain", "branch against root"}),
+    "tracing": (Torch(0.5), {"tracing of the chain", "branch against chain"}),
 }
 
 

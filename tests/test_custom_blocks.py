@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -147,17 +148,37 @@ def test_a_class_keeps_what_it_declares():
     assert Kept.overridden == ("temperature",)
 
 
-def test_a_branch_without_a_root_has_no_chain():
+def test_the_root_of_another_branch_is_not_inherited():
+    """A class that overrides the branch of one with a root of its own has no chain."""
+
     @dataclass(frozen=True)
-    class Scaled(Linear):
+    class Scaled(LinearAttention):
         def branch(self, p, tokens, project):
             return 2.0 * super().branch(p, tokens, project)
 
     with pytest.raises(
-        ValueError, match="Scaled overrides branch of Linear but does not declare root"
+        ValueError, match="Scaled overrides branch of LinearAttention but does not declare root"
     ):
         sa.simulate_chain(Scaled(0.5), V0, width=8, depth=1, samples=2)
     assert sa.simulate_network(Scaled(0.5), V0, width=8, depth=1, samples=2).sizes["sample"] == 2
+
+
+def test_the_chain_of_another_branch_is_derived():
+    """2 lambda gamma X W is the branch of twice the gamma, with the same numbers."""
+
+    @dataclass(frozen=True)
+    class Scaled(Linear):
+        skip: float = 0.8
+
+        def branch(self, p, tokens, project):
+            return 2.0 * super().branch(p, tokens, project)
+
+    @dataclass(frozen=True)
+    class Plain(Linear):
+        skip: float = 0.8
+
+    run = partial(sa.simulate_chain, v0=V0, width=8, depth=3, samples=5, seed=1, progress=False)
+    np.testing.assert_allclose(run(Scaled(0.3)).V, run(Plain(0.6)).V, rtol=1e-12)
 
 
 BROKEN = {

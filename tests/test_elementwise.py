@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import shaped_attention as sa
-from shaped_attention.blocks.state import State
+from shaped_attention.derived.state import State
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.plan import Plan

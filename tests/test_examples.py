@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from shaped_attention.numerics.primitives import constant, tanh
 from shaped_attention.sweep import Sweep
 from tests.example_biased import BiasedAttention
 from tests.example_gelu import GeluMLP
+from tests.example_latent import LatentAttention
 from tests.example_linear import Linear, rising_layer
 from tests.laws import same_law
 
@@ -23,6 +24,7 @@ EXAMPLES = {
     "gelu": GeluMLP(0.5),
     "biased": BiasedAttention(0.6, 0.8, BIAS),
     "linear": rising_layer(0.2, 0.8),
+    "latent": LatentAttention(0.7, 0.2, rank=2),
 }
 LIMITS = ("biased", "linear")
 
@@ -44,10 +46,22 @@ class FlatCentre(BiasedAttention):
         return super().attend(scores, values) + w @ values
 
 
+@dataclass(frozen=True)
+class WiderLatent(LatentAttention):
+    """A wrong twin: twice as many columns of the latent, whose Gram matrix varies less."""
+
+    def branch(self, p, tokens, project):
+        return replace(self, rank=2 * self.rank).branch_of_rank(p, tokens, project)
+
+    def branch_of_rank(self, p, tokens, project):
+        return LatentAttention.branch(self, p, tokens, project)
+
+
 WRONG_CHAINS = {
     "gelu": Tanh(0.5),
     "biased": FlatCentre(0.6, 0.8, BIAS),
     "linear": rising_layer(0.8, 0.95),
+    "latent": WiderLatent(0.7, 0.2, rank=2),
 }
 TRANSPOSED = BiasedAttention(0.6, 0.8, BIAS.T)
 
@@ -162,6 +176,7 @@ def test_results_are_saved_and_run_again(name, tmp_path):
     [
         ("tests.example_gelu:gelu_layer", ["chain"], {}, "gamma"),
         ("tests.example_biased:sloped_layer", ["chain", "sde"], {"slope": 0.5}, "gamma"),
+        ("tests.example_latent:latent_layer", ["chain"], {"rank": 4}, "gamma"),
         ("tests.example_linear:rising_layer", ["chain", "sde"], {"end": 0.5}, "start"),
     ],
 )
@@ -175,7 +190,7 @@ def test_they_are_swept(layer, samplers, fixed, axis, tmp_path):
     assert report.finished == 4 * len(samplers)
 
 
-@pytest.mark.parametrize("name", ["biased", "gelu", "linear"])
+@pytest.mark.parametrize("name", ["biased", "gelu", "latent", "linear"])
 def test_they_are_one_short_file_each(name):
     source = Path(__file__).with_name(f"example_{name}.py").read_text(encoding="utf-8")
     assert len(source.splitlines()) <= 80

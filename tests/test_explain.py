@@ -12,6 +12,7 @@ import shaped_attention as sa
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import code_of
+from shaped_attention.numerics.primitives import cholesky
 from shaped_attention.samplers.steps import traced_chain
 from tests.example_gelu import GeluMLP
 from tests.example_linear import Linear
@@ -103,6 +104,15 @@ def test_descriptions_are_tried_on_a_regular_covariance():
     assert narrow.startswith("none: its description fails: ")
 
 
+def test_a_root_in_place_of_the_derived_one_is_named():
+    """An old block runs as before, and its chain says so; others say nothing."""
+    assert "; Counted by a root of its own in place of" in sa.explain(Counted(0.5)).layer.chain
+    assert "root" not in sa.explain(Linear(0.5)).layer.chain
+    run = {"width": 8, "depth": 3, "samples": 4, "progress": False}
+    old, new = (sa.simulate_chain(x, np.eye(2), **run) for x in (Counted(0.5), Linear(0.5)))
+    np.testing.assert_allclose(old.V, new.V, rtol=1e-12)
+
+
 def test_programs_have_a_line_for_each_instruction():
     """As many as the compiled code has, but for parts that are put together without being moved."""
     lines = sa.explain(BOTH, tokens=3, width=32, program=True).programs["chain: a step"]
@@ -117,7 +127,7 @@ def test_programs_have_a_line_for_each_instruction():
     assert "wishart('queries', head 0, block 0, 32 degrees of freedom)" in text
     assert "activated_gram(r" in text
     assert "leaky(h, 1, 0.823223)" in text
-    assert lines[-1] == "  new factor: r28"
+    assert lines[-1] == "  new factor: r27"
 
 
 def test_scalars_that_change_with_depth_are_seen():
@@ -188,7 +198,14 @@ def test_activations_that_are_none_are_refused():
     """An activation acts on single entries; what mixes them cannot be run on blocks of columns."""
 
     @dataclass(frozen=True)
-    class Mixed(GeluMLP):
+    class WithRoot(GeluMLP):
+        limit = GeluMLP.limit
+
+        def root(self, p, factor, numbers, width):
+            return cholesky(numbers.activated_gram("hidden", factor, width, self.activation))
+
+    @dataclass(frozen=True)
+    class Mixed(WithRoot):
         def activation(self, x):
             return x @ x.mT @ x
 
@@ -196,7 +213,7 @@ def test_activations_that_are_none_are_refused():
         sa.simulate_chain(Mixed(0.5), np.eye(2), width=8, depth=5, samples=2)
 
     @dataclass(frozen=True)
-    class Constant(GeluMLP):
+    class Constant(WithRoot):
         def activation(self, x):
             return Graph().constant(np.ones((2, 1)))
 

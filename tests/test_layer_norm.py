@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.blocks.state import State, added, branches, centred, total_factor
+from shaped_attention.derived.state import State, total_factor
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.specification import Specification
+from tests.hand_written import added, branches, centred, divided, root_of, step_of
 from tests.laws import same_law
 from tests.test_compiled import SINGULAR, assert_same_paths
 
@@ -90,16 +91,20 @@ def test_the_chain_has_the_law_of_networks(name):
 class KeepsTheMeans(sa.Normalised):
     """LayerNorm that divides by the standard deviation and does not subtract the mean."""
 
-    def _centred(self, rows):
-        return rows
+    def step(self, p, state, numbers, width):
+        return step_of(self, p, state, numbers, width, lambda rows: rows)
+
+
+def _centred_by_group(rows):
+    return [centred([parts])[0] for parts in rows]
 
 
 @dataclass(frozen=True)
 class MeansOfTheGroup(sa.Normalised):
     """LayerNorm that subtracts from each group its own means."""
 
-    def _centred(self, rows):
-        return [centred([parts])[0] for parts in rows]
+    def step(self, p, state, numbers, width):
+        return step_of(self, p, state, numbers, width, _centred_by_group)
 
 
 @dataclass(frozen=True)
@@ -116,10 +121,11 @@ class MeansWithoutTheBranch(sa.Normalised):
 
     def step(self, p, state, numbers, width):
         skip = self.inner.skip_weight(p.inner)
-        seen = State(tuple(along for (along,) in self._centred([[x] for x in state.factors])), True)
-        root = self.root(p, total_factor(seen), numbers, width)
+        seen = State(tuple(along for (along,) in centred([[x] for x in state.factors])), True)
+        [[factor]] = divided([[total_factor(seen)]], self.eps, p.gain)
+        root = root_of(self.inner, p.inner, factor, numbers, width)
         rows = branches(state, root, p.inner.gamma, width, numbers)
-        return added(state, self._centred(rows), skip)
+        return added(state, centred(rows), skip)
 
 
 class _OneMore(Numbers):

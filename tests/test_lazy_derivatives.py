@@ -164,7 +164,7 @@ def growth(width: int, samples: int, own: bool) -> np.ndarray:
     def dense(z: torch.Tensor) -> torch.Tensor:
         left = iter(weights)
         for _ in range(3):
-            z = block.forward(p, z, lambda y, columns: y @ next(left))
+            z = block.forward(p, z, lambda y, *_: y @ next(left))
         return z
 
     moved = torch.func.jvp(dense, (x.entries(),), (t.entries(),))[1]

@@ -199,7 +199,7 @@ class Weights:
         self.position, self.sign = 0, sign
         return self
 
-    def __call__(self, x, columns):
+    def __call__(self, x, columns, name=None, head=0):
         if self.position == len(self.kept):
             shape = (self.samples, x.shape[-1], columns)
             self.kept.append(torch.randn(shape, generator=self.generator, dtype=torch.float64))

@@ -111,7 +111,7 @@ def test_the_law_of_the_embedding(name):
     weights = [rng.normal(size=(4000, width, width)) for _ in range(2)]
     y = torch.from_numpy(x)
     matrices = iter(torch.from_numpy(w) for w in weights)
-    new = block.forward(block_parameters(block), y, lambda z, _columns: z @ next(matrices))
+    new = block.forward(block_parameters(block), y, lambda z, *_: z @ next(matrices))
     v = np.concatenate([v, (new @ new.mT / width).numpy()[None]])
     p = []
     for position in range(2):

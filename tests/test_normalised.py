@@ -132,7 +132,7 @@ def test_norms_are_those_of_torch(norm, place, eps, gain):
             else (functional.rms_norm(x, (8,), eps=eps))
         )
 
-    moved = block.forward(at_depth(block, 0.0), tokens, lambda x, columns: x)
+    moved = block.forward(at_depth(block, 0.0), tokens, lambda x, columns, *_: x)
     branch = (expected(tokens) if place in ("before", "sandwich") else tokens) / 8**0.5
     if place in ("branch", "sandwich"):
         branch = expected(branch)
@@ -213,7 +213,7 @@ def test_layer_norm_is_near_rms_at_large_width():
         for norm in ("rms", "layer"):
             weights.manual_seed(2)
 
-            def project(x, columns, weights=weights):
+            def project(x, columns, name=None, head=0, weights=weights):
                 w = torch.randn(x.shape[-1], columns, generator=weights, dtype=torch.float64)
                 return x @ w
 

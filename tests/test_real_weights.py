@@ -22,7 +22,7 @@ class Weights:
     def __init__(self):
         self.generator, self.kept = np.random.default_rng(3), []
 
-    def __call__(self, x, columns):
+    def __call__(self, x, columns, name=None, head=0):
         self.kept.append(self.generator.standard_normal((x.shape[-1], columns)))
         return x @ torch.from_numpy(self.kept[-1])
 

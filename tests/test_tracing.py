@@ -12,7 +12,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.blocks.parameters import traced
-from shaped_attention.blocks.state import State
+from shaped_attention.derived.state import State
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import column_sums, constant, lower, row_squares
 from shaped_attention.numerics.scalars import Scalar

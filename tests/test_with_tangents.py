@@ -12,7 +12,8 @@ from sympy import lambdify
 
 import shaped_attention as sa
 import symbolic as sy
-from shaped_attention.blocks import attention
+from shaped_attention.blocks import activations, attention
+from shaped_attention.derived.rows import Rows
 from shaped_attention.numerics.dual import Dual
 from symbolic.tangents import joint_covariance, tangent_drift, two_copies
 
@@ -191,6 +192,9 @@ NETWORKS = {
     "qk_norm": sa.ShapedAttention(0.6, qk_norm=True),
     "pre_norm": sa.Normalised(sa.ShapedAttention(0.6), "before", "rms"),
     "layer_norm": sa.Normalised(sa.ShapedAttention(0.6), "before", "layer"),
+    "relu": sa.ShapedMLP(0.6, c_plus=1.0),
+    "gelu": sa.ShapedMLP(0.6, activation="gelu", hidden_ratio=2.0),
+    "gated": sa.Normalised(sa.ShapedMLP(0.6, activation="silu", gated=True), "before", "layer"),
     "parallel": sa.Parallel(sa.ShapedAttention(0.5), sa.ShapedAttention(0.4, mask="causal")),
 }
 
@@ -229,6 +233,22 @@ def test_law_notices_scores_that_do_not_move(monkeypatch):
     monkeypatch.setattr(attention, "softmax", still)
     with sa.eager():
         assert smallest(end(sa.simulate_chain, NETWORKS["heads"], 1), network) < 1e-6
+
+
+def test_law_notices_units_that_do_not_move(monkeypatch):
+    """Negative control: tangents of the hidden units left out."""
+    network = end(sa.simulate_network, NETWORKS["gelu"], 2)
+    gelu = activations.NAMED["gelu"]
+
+    def still(x):
+        return x.still(gelu(x.value)) if isinstance(x, Dual) else gelu(x)
+
+    def of_entries(x):
+        return x.entries(still) if isinstance(x, Rows) else gelu(x)
+
+    monkeypatch.setitem(activations.NAMED, "gelu", of_entries)
+    with sa.eager():
+        assert smallest(end(sa.simulate_chain, NETWORKS["gelu"], 1), network) < 1e-6
 
 
 @pytest.mark.parametrize("mask", [None, "causal"])

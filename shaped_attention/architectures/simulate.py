@@ -20,7 +20,8 @@ from shaped_attention.architectures.tokens import (
 )
 from shaped_attention.blocks.base import Block, check_chain
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.blocks.state import State, covariance
+from shaped_attention.derived.reveal import seen_weights
+from shaped_attention.derived.state import State, covariance
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
@@ -148,7 +149,8 @@ def simulate_model(
     for name in ("radius", "horizon", "steps", "specification"):
         del result.attrs[name]
     assert state is not None
-    final = covariance(normalised(_state(state, task), known.final_norm)).numpy()
+    assert task.width is not None
+    final = covariance(normalised(_state(state, task), known.final_norm, task.width)).numpy()
     final_attrs = {"long_name": "token covariance after the final norm"}
     result = result.assign(V_final=(("sample", "row", "col"), final, final_attrs))
     if entropy:
@@ -241,7 +243,7 @@ class _Entropies:
         p, state = at_depth(block, point / task.steps), _state(factors, task, device)
         rows = [
             torch.special.entr(weights).sum(-1)
-            for _, weights in block.attention_weights(p, block.seen(state), numbers, task.width)
+            for _, weights in seen_weights(block, p, state, numbers, task.width)
         ]
         return torch.stack(rows, dim=1)
 

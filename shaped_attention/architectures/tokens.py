@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.architectures.model import Embedding, Norm
-from shaped_attention.blocks.state import State, centred, divided
+from shaped_attention.blocks.normalised import normed
 from shaped_attention.checks import argument_error, check_count, real_array
+from shaped_attention.derived.reveal import Reveal
+from shaped_attention.derived.state import State
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
-from shaped_attention.numerics.primitives import lower
+from shaped_attention.numerics.primitives import Numbers, lower
 from shaped_attention.samplers.task import Task
 
 Array = NDArray[np.float64]
@@ -131,15 +133,15 @@ class EmbeddedStart:
         means, body = start[..., : task.means], start[..., task.means :]
         factor = torch.cat([means, lower(body) if body.shape[-1] >= task.tokens else body], dim=-1)
         factor = pad(factor, (0, task.columns - factor.shape[-1]))
-        state = normalised(State((factor,), task.means), self.embedding.norm)
+        state = normalised(State((factor,), task.means), self.embedding.norm, task.width)
         result: Array = state.factors[0][:, None].numpy()
         return result
 
 
-def normalised(state: State, norm: Norm | None) -> State:
+def normalised(state: State, norm: Norm | None, width: int) -> State:
     """Return the state of tokens after a norm."""
     if norm is None:
         return state
-    rows = [[factor] for factor in state.factors]
-    rows = divided(centred(rows) if norm.kind == "layer" else rows, norm.eps, 1.0)
-    return state._replace(factors=tuple(along for (along,) in rows))
+    reveal = Reveal(state, width, Numbers())
+    tokens: Any = reveal.tokens
+    return reveal.state_of(normed(tokens, norm.kind, norm.eps), state.means)

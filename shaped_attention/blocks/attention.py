@@ -32,20 +32,27 @@ head size d_h the H d_h columns are mixed by W_O / sqrt(H d_h), which averages t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 
 from shaped_attention.blocks.attention_fields import AttentionFields
-from shaped_attention.blocks.attention_scores import biased, gram_scores, prepared
 from shaped_attention.blocks.base import Block, Project, Tokens
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.blocks.positions import allowed, bias_array, centre, is_per_head
-from shaped_attention.blocks.rotations import Rope
+from shaped_attention.blocks.rotations import Rope, turned
 from shaped_attention.checks import argument_error
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.primitives import M, Numbers, concatenate, constant, softmax, tanh
+from shaped_attention.numerics.primitives import (
+    M,
+    by_mean_square,
+    columns,
+    concatenate,
+    constant,
+    softmax,
+    tanh,
+)
 
 if TYPE_CHECKING:
     from shaped_attention.blocks.coupling import Coupling
@@ -195,54 +202,69 @@ class ShapedAttention(AttentionFields, Block):
         values have only W_Q and b_Q, except for the first of a group.
         """
         n = tokens.shape[-1]
-        columns, size, tau, root = self.keys(n), self.values(n), self.temperature(p, n), n**0.5
-        queries, keys, values, biases = [], [], [], self.scores
-        for h in range(self.heads):
-            queries.append(biased(project(tokens, columns) / root, biases.query_bias, project))
-            if h % self.heads_per_key == 0:
-                keys.append(biased(project(tokens, columns) / root, biases.key_bias, project))
-                values.append(project(tokens, size) / root)
-        queries, keys = prepared(self, queries), prepared(self, keys)
-        heads = []
-        for h in range(self.heads):
-            logits = queries[h] @ keys[h // self.heads_per_key].mT
-            heads.append(self.attend(logits / tau, values[h // self.heads_per_key], h))
+        logits, values = self._logits_and_values(p, tokens, project)
+        heads = [self.attend(x, values[h // self.heads_per_key], h) for h, x in enumerate(logits)]
         branch = torch.cat(heads, dim=-1) if self.heads > 1 else heads[0]
-        mixed = math.sqrt(self.heads * size)
-        return project(branch, n) / mixed if self.output_projection else branch
+        mixed = math.sqrt(self.heads * self.values(n))
+        return project(branch, n, "output") / mixed if self.output_projection else branch
+
+    def _logits_and_values(
+        self, p: Parameters, tokens: Tokens, project: Project
+    ) -> tuple[Iterator[Any], list[Any]]:
+        n = tokens.shape[-1]
+        key_size, size, tau, root = self.keys(n), self.values(n), self.temperature(p, n), n**0.5
+        queries, keys, values, share = [], [], [], self.heads_per_key
+
+        def scored(name: str, head: int, variance: float) -> Tokens:
+            return biased(
+                project(tokens, key_size, name, head) / root, variance, project, name, head
+            )
+
+        for h in range(self.heads):
+            queries.append(scored("queries", h, self.scores.query_bias))
+            if h % share == 0:
+                keys.append(scored("keys", h // share, self.scores.key_bias))
+                values.append(project(tokens, size, "values", h // share) / root)
+        queries, keys = prepared(self, queries), prepared(self, keys)
+        # From the last on, so that what was drawn for a head is freed before the next one's.
+        return self._logits(queries[::-1], keys[::-1], tau), values
+
+    def _logits(self, queries: list[Any], keys: list[Any], tau: Any) -> Iterator[Any]:
+        """Yield the logits of each head; the lists become empty."""
+        while queries:
+            yield (queries.pop() @ keys[-1].mT) / tau
+            if len(queries) % self.heads_per_key == 0:
+                keys.pop()
 
     def attention_weights(
-        self, p: Parameters, factor: M, numbers: Numbers, width: int
-    ) -> Iterator[tuple[int, M]]:
+        self, p: Parameters, tokens: Tokens, project: Project
+    ) -> Iterator[tuple[int, Any]]:
         """Yield the softmax of each head."""
-        tau = self.temperature(p, width)
-        for h, scores in enumerate(gram_scores(self, factor, numbers, width)):
-            yield h, self.softmax(scores / tau, h)
+        logits, _ = self._logits_and_values(p, tokens, project)
+        for h, x in enumerate(logits):
+            yield h, self.softmax(x, h)
 
-    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
-        """Return A_h F for each head; the scores are those of `gram_scores`.
 
-        With an output projection the columns have the covariance (1 / (H d_h)) sum_h A_h F W_h F^T
-        A_h^T with W_h ~ Wishart(d_h), equal for all heads h of a group and independent otherwise.
-        """
-        size, tau = self.values(width), self.temperature(p, width)
-        roots = []
-        shared: Any = None
-        # Fewer columns than tokens: A (F W) costs less than (A F) W.
-        few = size < min(factor.shape[-2:])
-        for h, scores in enumerate(gram_scores(self, factor, numbers, width)):
-            if not self.output_projection:
-                roots.append(self.attend(scores / tau, factor, h))
-                continue
-            if h % self.heads_per_key == 0:
-                group = h // self.heads_per_key
-                shared = numbers.wishart("values", factor.shape[-1], size, group)
-                shared = factor @ shared if few else shared
-            if few:
-                root = self.attend(scores / tau, shared, h)
-            else:
-                root = self.attend(scores / tau, factor, h) @ shared
-            roots.append(root / math.sqrt(self.heads * size))
-        if self.output_projection:
-            return concatenate(roots)
-        return roots if self.heads > 1 else roots[0]
+def prepared(block: AttentionFields, heads: Sequence[M]) -> list[M]:
+    """Return the rows of queries or keys of some heads, normalised and rotated."""
+    rows, norm, rope = list(heads), block.qk_norm, block.rope
+    if norm is not None and norm.over == "all":
+        size = rows[0].shape[-1]
+        whole = by_mean_square(concatenate(rows), norm.eps)
+        rows = [columns(whole, h * size, (h + 1) * size) for h in range(len(rows))]
+    elif norm is not None:
+        rows = [by_mean_square(x, norm.eps) for x in rows]
+    if rope is not None:
+        angles = rope.pairs(rows[0].shape[-1], rows[0].shape[-2])
+        rows = [turned(x, angles, rope.attention_factor) for x in rows]
+    return rows
+
+
+def biased(
+    x: Tokens, variance: float, project: Project, name: str | None = None, head: int = 0
+) -> Tokens:
+    """Add one row of independent N(0, variance) entries to every token."""
+    if variance == 0.0:
+        return x
+    one = x.new_full((*x.shape[:-2], 1, 1), math.sqrt(variance))
+    return x + project(one, x.shape[-1], f"{name} bias", head)

@@ -5,11 +5,12 @@ attention. The mathematics is written once, in the notation of torch and the pri
 `shaped_attention.numerics.primitives`. Torch runs it on any device; compiled code runs it after it
 has been traced into a program.
 
-- `branch` is the block with real weight matrices, on tokens (..., m, n): the ground truth.
-- `root`: a branch ends in Gaussian weights, so that given everything else its n columns are
-  independent N(0, K). With F (m, c) any factor of the covariance, V = F F^T, `root` is any R with
-  R R^T = K, computed from F and a number of random numbers that does not grow with n. The exact
-  step follows (`shaped_attention.blocks.state`).
+- `branch` is the block with weight matrices, on tokens (..., m, n): the ground truth. On tensors
+  the weights are real; on rows of revealed spaces (`shaped_attention.derived`) the same text is
+  the step of the exact chain, whose random numbers do not grow with n.
+- `root`, an optimisation: a branch ends in Gaussian weights, so that given everything else its n
+  columns are independent N(0, K). With F (m, c) any factor of the covariance, V = F F^T, a block
+  may return any R with R R^T = K, if it knows a shorter way to one than its branch.
 - `limit` describes dV = b(V) dt + noise for the factor (`Limit`), or is the reason why there is no
   limit, as the end of a sentence.
 
@@ -31,9 +32,6 @@ As an example, the block X' = lambda X + gamma X W / sqrt n. Its V' - V has the 
         def branch(self, p, tokens, project):
             n = tokens.shape[-1]
             return project(tokens, n) / n**0.5
-
-        def root(self, p, factor, numbers, width):
-            return factor
 """
 
 from __future__ import annotations
@@ -57,8 +55,10 @@ from shaped_attention.blocks.parameters import (
     check_ranges,
     plain_fields,
 )
-from shaped_attention.blocks.state import State, residual_step, total_factor
 from shaped_attention.checks import argument_error
+from shaped_attention.derived.reveal import derived_root, derived_step
+from shaped_attention.derived.rows import Rows
+from shaped_attention.derived.state import State
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.operations.registry import RunsPrimitives
 from shaped_attention.numerics.primitives import M, sqrt
@@ -74,8 +74,17 @@ if TYPE_CHECKING:
 else:
     Tokens = Float[Tensor, "*B m n"] | RunsPrimitives
 
-Project = Callable[[Tokens, int], Tokens]
-"""``project(x, columns)`` is x @ W with a fresh matrix W of independent N(0, 1) weights."""
+Project = Callable[..., Tokens]
+"""``project(x, columns, name=None, head=0)`` is x @ W with a new matrix W of N(0, 1) weights.
+
+Name and head address the random numbers of the chain; without a name they go by the order of calls.
+"""
+
+
+def inside(project: Project, index: int) -> Project:
+    """Return the products of a block inside another, whose random numbers have a place there."""
+    nested = getattr(project, "inside", None)
+    return project if nested is None else nested(index)
 
 
 class Block(ABC):
@@ -137,13 +146,19 @@ class Block(ABC):
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the branch of the tokens, with real weight matrices."""
 
-    @abstractmethod
     def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
         """Return a root of the covariance of a column of the branch, for a factor of V.
 
-        The law is exactly that of a block of this width. If the columns fall into `groups` of equal
-        size, each with its own covariance, return a list with one root per group.
+        It is derived from `branch`. A block that overrides it replaces the derived one, which must
+        have the same law at this width. If the columns fall into `groups` of equal size, each with
+        its own covariance, there is a list with one root per group.
         """
+        return derived_root(self, p, factor, numbers, width)
+
+    @property
+    def has_own_root(self) -> bool:
+        """Whether the class has a root of its own in place of the derived one."""
+        return type(self).root is not Block.root
 
     @property
     def groups(self) -> int:
@@ -164,28 +179,28 @@ class Block(ABC):
             return p.skip
         return sqrt(1.0 - p.gamma**2)
 
+    def applied(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
+        """Return the branch; that of rows by the block's own `root`, if it has one."""
+        if isinstance(tokens, Rows) and self.has_own_root:
+            return project.root(self, p, tokens)
+        return self.branch(p, tokens, project)
+
     def forward(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
-        """Apply the block to tokens with real weight matrices."""
-        return self.skip_weight(p) * tokens + p.gamma * self.branch(p, tokens, project)
+        """Apply the block to tokens."""
+        return self.skip_weight(p) * tokens + p.gamma * self.applied(p, tokens, project)
 
     def attention_weights(
-        self, p: Parameters, factor: M, numbers: Numbers, width: int
-    ) -> Iterable[tuple[int, M]]:
-        """Yield the index of each head with its attention weights (m, m) in a step of the chain.
+        self, p: Parameters, tokens: Tokens, project: Project
+    ) -> Iterable[tuple[int, Any]]:
+        """Yield the index of each head with its attention weights (..., m, m).
 
-        `factor` is the one that `seen` returns. The random numbers are those of `root`, so the
-        weights belong to the same realisation.
+        With the same `project` as for `branch` the weights belong to the same realisation.
         """
         return ()
 
-    def seen(self, state: State) -> Any:
-        """Return a factor of the covariance from which `root` starts."""
-        return total_factor(state)
-
     def step(self, p: Parameters, state: State, numbers: Numbers, width: int) -> State:
         """Take the state of layer l to that of layer l + 1, exactly in law at this width."""
-        root = self.root(p, self.seen(state), numbers, width)
-        return residual_step(state, root, self.skip_weight(p), p.gamma, width, numbers)
+        return derived_step(self, p, state, numbers, width)
 
     def check(self, tokens: int, width: int | None) -> None:  # noqa: B027 (most need no check)
         """Raise ValueError if the block cannot act on this number of tokens at this width."""

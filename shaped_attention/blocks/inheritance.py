@@ -1,8 +1,8 @@
 """What a block must not inherit in silence from a block whose mathematics it overrides.
 
-Limit and coupling are derived from the other methods, and the chain's `root` from `branch`. A
-class that overrides one of these declares its own version of what rests on it, or says that the
-parent's still holds, as in ``limit = Parent.limit``.
+Limit and coupling are derived from the other methods, and so is a `root` that a block has in place
+of the one derived from `branch`. A class that overrides one of these declares its own version of
+what rests on it, or says that the parent's still holds, as in ``limit = Parent.limit``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def withdraw_inherited(cls: type, base: type) -> None:
     for name in ("limit", "coupling"):
         if name not in declared and not isinstance(getattr(parent, name), str):
             setattr(cls, name, _reason(cls, parent, overridden, name))
-    if "branch" in overridden and not {"root", "step", "no_chain"} & declared:
+    replaced = parent.root is not base.root  # type: ignore[attr-defined]
+    if replaced and "branch" in overridden and not {"root", "step", "no_chain"} & declared:
         cls.no_chain = _reason(cls, parent, ["branch"], "root")  # type: ignore[attr-defined]
 
 

@@ -52,7 +52,7 @@ from shaped_attention.checks import (
     check_range,
 )
 from shaped_attention.libraries import Tensor
-from shaped_attention.numerics.primitives import M, Numbers, cholesky, leaky, sqrt
+from shaped_attention.numerics.primitives import M, cholesky, leaky, sqrt
 
 _LARGEST_C = 1e12
 _SMALLEST_SLOPE = 1e-12
@@ -276,30 +276,7 @@ class ShapedMLP(Block):
         """Return the branch, whose weights are in order those of z, of u if gated, and W_post."""
         n = tokens.shape[-1]
         units = self.units(n)
-        hidden = self.activated(p, project(tokens, units) / math.sqrt(n), n)
+        hidden = self.activated(p, project(tokens, units, "hidden") / math.sqrt(n), n)
         if self.gated:
-            hidden = hidden * (project(tokens, units) / math.sqrt(n))
-        return sqrt(self._normalisation(p, n) / units) * project(hidden, n)
-
-    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M:
-        """Return a factor of the Gram matrix of d hidden units h = F g.
-
-        It costs O(d m^2): the Gram matrix of a nonlinear function has no simpler exact law. If
-        there are fewer units than tokens, the units themselves are a factor, without the rounding
-        of a singular Gram matrix.
-        """
-        units, (tokens, columns) = self.units(width), factor.shape[-2:]
-
-        def unit(z: M, *u: M) -> M:
-            value = self.activated(p, z, width)
-            return value * u[0] if u else value
-
-        weight = self._normalisation(p, width) / units
-        # A shaped ReLU layer of the same width keeps the random numbers that it has always had.
-        kept = self.activation == SHAPED_RELU and units == width
-        if units < tokens and not kept:
-            names = ("hidden", "gated") if self.gated else ("hidden",)
-            few = unit(*(factor @ numbers.normal(name, columns, units) for name in names))
-            return sqrt(weight) * few
-        copies = 2 if self.gated else 1
-        return cholesky(numbers.activated_gram("hidden", factor, units, unit, copies) * weight)
+            hidden = hidden * (project(tokens, units, "gated") / math.sqrt(n))
+        return sqrt(self._normalisation(p, n) / units) * project(hidden, n, "output")

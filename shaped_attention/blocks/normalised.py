@@ -10,19 +10,9 @@ features + eps) and multiplies it by `gain`; "layer" subtracts the mean first (B
 "Post-LN" of Vaswani et al. (arXiv 1706.03762), "sandwich" has the two norms of a branch of Gemma 2
 and 3, and "branch" the one norm of a branch of OLMo 2.
 
-With "rms" N(X) has the covariance D V D, D = gain diag(V_aa + eps)^(-1/2), so that the law of V'
-given V is that of a block on D F. The norm of a branch divides the rows of R [H, B] / sqrt n before
-they are added (`shaped_attention.blocks.state`).
-
-With "layer" the state also has the means of the tokens, h = X 1 / n, as a column (`State.means`):
-V = F F^T + h h^T, where F belongs to the part of X orthogonal to 1. A centred branch sees only F,
-and its component along 1 is independent of the others. Therefore F takes the step of "rms" with
-n - 1 in place of n degrees of freedom, still divided by n, and independently
-
-    before:  h' = lambda h + gamma R z / sqrt n,   sandwich:  h' = lambda h,   after:  h' = 0,
-
-with z Gaussian. With groups of columns every group has its own h_g. A block without LayerNorm in
-the same layer acts on [h, F].
+With "layer" the state of the chain also has the means of the tokens, h = X 1 / n, as a column
+(`State.means`): V = F F^T + h h^T, where F belongs to the part of X orthogonal to 1. With groups of
+columns every group has its own h_g. A block without LayerNorm in the same layer acts on [h, F].
 """
 
 from __future__ import annotations
@@ -35,18 +25,8 @@ from shaped_attention.blocks.base import Block, Project, Tokens, limit_reason
 from shaped_attention.blocks.limit import has_noise
 from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
 from shaped_attention.blocks.parameters import Parameter, Parameters, check_parameter, plain_fields
-from shaped_attention.blocks.state import (
-    Rows,
-    State,
-    added,
-    branches,
-    by_mean_square,
-    centred,
-    divided,
-    total_factor,
-)
 from shaped_attention.checks import argument_error, check_choice, check_finite, check_nonnegative
-from shaped_attention.numerics.primitives import M, Numbers
+from shaped_attention.numerics.primitives import by_mean_square
 
 PLACES = ("before", "after", "sandwich", "branch")
 NORMS = ("rms", "layer")
@@ -154,8 +134,7 @@ class Normalised(Block):
 
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the inner block's branch, with the norms before and after it."""
-        seen = self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens
-        result = self.inner.branch(p.inner, seen, project)
+        result = self.inner.applied(p.inner, self._seen(p, tokens), project)
         return self._normalised(p, result, self._eps_of_branch) if self._adds_normalised else result
 
     def forward(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
@@ -165,40 +144,14 @@ class Normalised(Block):
         )
         return self._normalised(p, new, self.eps) if self.place == "after" else new
 
-    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
-        """Return the inner block's root, for a factor of the (centred) tokens before a norm."""
-        return self.inner.root(p.inner, self._divided_factor(p, factor), numbers, width)
-
     def attention_weights(
-        self, p: Parameters, factor: M, numbers: Numbers, width: int
-    ) -> Iterable[tuple[int, M]]:
-        """Yield the inner block's weights, for a factor of the (centred) tokens before a norm."""
-        inner = self._divided_factor(p, factor)
-        return self.inner.attention_weights(p.inner, inner, numbers, width)
+        self, p: Parameters, tokens: Tokens, project: Project
+    ) -> Iterable[tuple[int, Any]]:
+        """Yield the inner block's weights."""
+        return self.inner.attention_weights(p.inner, self._seen(p, tokens), project)
 
-    def seen(self, state: State) -> Any:
-        """Return a factor of the tokens, centred if a LayerNorm comes before the branch."""
-        if self._sees_normalised:
-            state = _state(self._centred(_rows(state)), state)
-        return total_factor(state)
-
-    def _divided_factor(self, p: Parameters, factor: M) -> M:
-        if not self._sees_normalised:
-            return factor
-        [[seen]] = divided([[factor]], self.eps, p.gain)
-        return seen
-
-    def step(self, p: Parameters, state: State, numbers: Numbers, width: int) -> State:
-        """Take the inner block's step; norms divide all groups by their joint lengths."""
-        skip, gamma = self.inner.skip_weight(p.inner), p.inner.gamma
-        root = self.root(p, self.seen(state), numbers, width)
-        if self._adds_normalised:
-            rows = self._divided(p, branches(state, root, 1.0, width, numbers), self._eps_of_branch)
-            return added(state, [[gamma * part for part in parts] for parts in rows], skip)
-        new = added(state, branches(state, root, gamma, width, numbers), skip)
-        return (
-            _state(self._divided(p, _rows(new), self.eps), state) if self.place == "after" else new
-        )
+    def _seen(self, p: Parameters, tokens: Tokens) -> Tokens:
+        return self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens
 
     @property
     def _sees_normalised(self) -> bool:
@@ -208,25 +161,16 @@ class Normalised(Block):
     def _adds_normalised(self) -> bool:
         return self.place in ("branch", "sandwich")
 
-    def _centred(self, rows: list[Rows[M]]) -> list[Rows[M]]:
-        return centred(rows) if self.norm == "layer" else rows
-
     @property
     def _eps_of_branch(self) -> float:
         return self.eps if self.branch_eps is None else self.branch_eps
 
-    def _divided(self, p: Parameters, rows: list[Rows[M]], eps: float) -> list[Rows[M]]:
-        return divided(self._centred(rows), eps, p.gain)
-
     def _normalised(self, p: Parameters, tokens: Tokens, eps: float) -> Tokens:
-        if self.norm == "layer":
-            tokens = tokens - tokens.mean(-1, keepdim=True)
-        return p.gain * by_mean_square(tokens, eps)
+        return p.gain * normed(tokens, self.norm, eps)
 
 
-def _rows(state: State) -> list[Rows[Any]]:
-    return [[factor] for factor in state.factors]
-
-
-def _state(rows: list[Rows[Any]], like: State) -> State:
-    return like._replace(factors=tuple(along for (along,) in rows))
+def normed(tokens: Tokens, norm: str, eps: float) -> Tokens:
+    """Divide tokens by the root of the mean square of their entries, centred first by "layer"."""
+    if norm == "layer":
+        tokens = tokens - tokens.mean(-1, keepdim=True)
+    return by_mean_square(tokens, eps)

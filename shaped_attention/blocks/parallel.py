@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Numbers, Project, Tokens, limit_of
+from shaped_attention.blocks.base import Block, Project, Tokens, inside, limit_of
 from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, total
 from shaped_attention.blocks.parameters import Parameter, Parameters, at_depth, depths_of
 from shaped_attention.checks import argument_error, check_skip
-from shaped_attention.numerics.primitives import M, concatenate, sqrt
+from shaped_attention.numerics.primitives import M, sqrt
 
 _ROUNDING = 1e-12
 
@@ -118,7 +118,7 @@ class Parallel(Block):
         if len(self.blocks) < 2:
             raise argument_error("blocks", "two blocks or more", list(self.blocks))
         for block in self.blocks:
-            if not isinstance(block, Block) or type(block).step is not Block.step:
+            if not isinstance(block, Block) or not _is_plain(block):
                 raise ValueError(f"blocks contain {block!r}, which is not a block with a branch")
             if getattr(block, "skip", None) not in (None, 0.0):
                 raise ValueError(f"blocks contain {block!r}: only Parallel may have a skip weight")
@@ -175,32 +175,19 @@ class Parallel(Block):
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the weighted sum of the branches, each with its own weight matrices."""
         parts = [
-            q.gamma * block.branch(q, tokens, project)
-            for block, q in zip(self.blocks, p.blocks, strict=True)
+            q.gamma * block.applied(q, tokens, inside(project, i))
+            for i, (block, q) in enumerate(zip(self.blocks, p.blocks, strict=True))
         ]
         return sum(parts[1:], parts[0])
 
     def attention_weights(
-        self, p: Parameters, factor: M, numbers: Numbers, width: int
-    ) -> Iterator[tuple[int, M]]:
+        self, p: Parameters, tokens: Tokens, project: Project
+    ) -> Iterator[tuple[int, Any]]:
         """Yield the attention weights of all branches, one branch after the other."""
         for i, (block, q) in enumerate(zip(self.blocks, p.blocks, strict=True)):
-            yield from block.attention_weights(q, factor, numbers.inside(i), width)
-
-    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
-        """Return the weighted roots next to each other, for each group of columns."""
-        pairs = enumerate(zip(self.blocks, p.blocks, strict=True))
-        roots = [
-            (q.gamma, block.root(q, factor, numbers.inside(i), width)) for i, (block, q) in pairs
-        ]
-        groups = self.groups
-        if groups == 1:
-            return concatenate([gamma * root for gamma, root in roots])
-        return [
-            concatenate([gamma * _of_group(root, g, groups) for gamma, root in roots])
-            for g in range(groups)
-        ]
+            yield from block.attention_weights(q, tokens, inside(project, i))
 
 
-def _of_group(root: M | list[M], group: int, groups: int) -> M:
-    return root[group * len(root) // groups] if isinstance(root, list) else root
+def _is_plain(block: Block) -> bool:
+    """Return whether a block is its branch and a skip connection."""
+    return type(block).step is Block.step and type(block).forward is Block.forward

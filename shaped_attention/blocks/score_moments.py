@@ -25,15 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from shaped_attention.blocks.attention_scores import extended
 from shaped_attention.blocks.positions import Mask, centre
 from shaped_attention.blocks.rotations import Angles, kernel, modes
-from shaped_attention.blocks.state import by_length
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
+    by_length,
     cholesky,
     column_sums,
+    concatenate,
     constant,
     diagonal,
     row_squares,
@@ -259,3 +259,11 @@ def _cosines(correlations: M, size: int) -> M:
     for coefficient in series[-2:0:-1]:
         total = (total + coefficient) * square
     return (total + series[0]) * correlations
+
+
+def extended(factor: M, variance: float) -> M:
+    """Return (F, sigma 1), a root of V + sigma^2 11^T, or F itself without a bias."""
+    if variance == 0.0:
+        return factor
+    ones = np.full((factor.shape[-2], 1), math.sqrt(variance))
+    return concatenate([factor, constant(ones, like=factor)])

@@ -17,15 +17,14 @@ Chain and limit of U need nothing new of a block:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from shaped_attention.blocks.base import Block, Layer, Pattern, Project, Tokens, pattern_of
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Parameters
-from shaped_attention.blocks.state import State
 from shaped_attention.checks import argument_error, check_count
+from shaped_attention.derived.state import State
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.dual import Dual, zeros
 from shaped_attention.numerics.operations.factorisations import split, stacked
@@ -109,8 +108,8 @@ class WithTangents(Block):
     Parameters
     ----------
     inner
-        The block. In the limit, its layer must not be normalised; in the chain, its activation must
-        be linear or ReLU.
+        The block. In the limit, its layer must not be normalised; in the chain, a hidden layer
+        draws all its units.
     count
         Number p >= 1 of tangents.
 
@@ -200,7 +199,7 @@ class WithTangents(Block):
 
         count = self.count
 
-        def shared(x: Tensor, size: int) -> Tensor:
+        def shared(x: Tensor, size: int, name: str | None = None, head: int = 0) -> Tensor:
             value, tangent = forward_ad.unpack_dual(x)
             if tangent is None:
                 return project(value[0], size).expand(count, *value.shape[1:-1], size)
@@ -216,24 +215,11 @@ class WithTangents(Block):
             value, tangent = forward_ad.unpack_dual(function(p.inner, start, shared))
             return torch.cat([value[0], *tangent.unbind(0)], dim=-2)
 
-    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
-        """Return roots of values and tangents, with common columns."""
-        root: Any = self.inner.root(p.inner, _dual(factor, self.count), numbers, width)
-        return [_rows(x) for x in root] if isinstance(root, list) else _rows(root)
-
     def step(self, p: Parameters, state: State, numbers: Numbers, width: int) -> State:
         """Take values and tangents to the next layer."""
         duals = state._replace(factors=tuple(_dual(x, self.count) for x in state.factors))
         after = self.inner.step(p.inner, duals, numbers, width)
         return after._replace(factors=tuple(_rows(x) for x in after.factors))
-
-    def attention_weights(
-        self, p: Parameters, factor: M, numbers: Numbers, width: int
-    ) -> Iterator[tuple[int, M]]:
-        """Yield the attention weights of the values."""
-        dual = _dual(factor, self.count)
-        for head, weights in self.inner.attention_weights(p.inner, dual, numbers, width):
-            yield head, weights.value
 
 
 def moved_along(layer: Layer, tangents: int, parameters: Any = None) -> tuple[Layer, Any]:

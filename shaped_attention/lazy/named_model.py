@@ -17,7 +17,6 @@ from shaped_attention.architectures.model import Model, Norm
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.parameters import at_depth, value_at
-from shaped_attention.blocks.state import by_mean_square
 from shaped_attention.checks import check_choice
 from shaped_attention.lazy.networks import residual_space
 from shaped_attention.lazy.rows import Rows
@@ -27,6 +26,7 @@ from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.stored import Stored
 from shaped_attention.lazy.weights import Weights
 from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.primitives import by_mean_square
 
 _GPT2 = {
     "layer": "transformer.h", "embedding": "transformer.wte.weight",

@@ -83,7 +83,7 @@ class Weights(dict[str, Parameter]):
         shifted: dict[str, Rows] = {}
         products: dict[int, tuple[Rows, Rows]] = {}
 
-        def project(x: Any, columns: int) -> Any:
+        def project(x: Any, columns: int, kind: str | None = None, head: int = 0) -> Any:
             if isinstance(x, RowsWithTangent):
                 return RowsWithTangent(project(x.both, columns))
             number = next(numbers)

@@ -66,6 +66,10 @@ class Dual(Extended):
         """Return `value` with as many tangents, which are 0."""
         return Dual(value, (None,) * len(self.tangents))
 
+    def _yields(self, other: Any) -> bool:
+        """Return whether an operand has operators of its own for matrices with tangents."""
+        return isinstance(other, Extended) and not isinstance(other, Dual)
+
     def _pairs(self, other: Any) -> tuple[Any, Iterable[tuple[Any, Any]]]:
         """Return the value of the other operand, and pairs of tangents of both."""
         if not isinstance(other, Dual):
@@ -78,6 +82,8 @@ class Dual(Extended):
         return other.value, zip(self.tangents, other.tangents, strict=True)
 
     def __matmul__(self, other: Any) -> Dual:
+        if self._yields(other):
+            return NotImplemented
         a = self.value
         b, pairs = self._pairs(other)
         return Dual(
@@ -89,6 +95,8 @@ class Dual(Extended):
         return self.through(other @ self.value, lambda d: other @ d)
 
     def __add__(self, other: Any) -> Dual:
+        if self._yields(other):
+            return NotImplemented
         b, pairs = self._pairs(other)
         value = self.value + b
         return Dual(value, tuple(of(_sum(d, e), lambda d: _spread(d, value)) for d, e in pairs))
@@ -105,6 +113,8 @@ class Dual(Extended):
         return self * -1.0 + other
 
     def __mul__(self, other: Any) -> Dual:
+        if self._yields(other):
+            return NotImplemented
         a = self.value
         b, pairs = self._pairs(other)
         return Dual(
@@ -115,6 +125,8 @@ class Dual(Extended):
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Dual:
+        if self._yields(other):
+            return NotImplemented
         b, pairs = self._pairs(other)
         q = self.value / b
         moved = (_sum(d, of(e, lambda e: (-1.0) * (q * e))) for d, e in pairs)

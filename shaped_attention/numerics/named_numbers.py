@@ -93,6 +93,10 @@ class TorchNumbers(Numbers):
         """Return the numbers of a block inside this one."""
         return replace(self, place=(*self.place, index), _taken=set())
 
+    def again(self) -> TorchNumbers:
+        """Return the numbers of the same step, of which none is drawn yet."""
+        return replace(self, _taken=set())
+
     def _draws(self, name: str, head: int) -> Draws:
         if (name, head) in self._taken:
             raise ValueError(
@@ -151,7 +155,7 @@ class TracedNumbers(Numbers):
         Standard deviation of the Brownian increments of a limit, the root of the step; None for
         the numbers of a chain.
     drawn
-        Normals and Wishart roots by place, name and head, if the same realisation is traced again:
+        Normals and Wishart roots by place, name, head and sizes, if the same step is traced again:
         those that are there are returned, and new ones are added.
     """
 
@@ -171,6 +175,10 @@ class TracedNumbers(Numbers):
         place = (*self._place, index)
         return TracedNumbers(self._graph, place, self._increments, self._drawn)
 
+    def again(self) -> TracedNumbers:
+        """Return the numbers of the same step, of which none is drawn yet."""
+        return TracedNumbers(self._graph, self._place, self._increments, self._drawn)
+
     def _address(self, name: str, head: int) -> Hashable:
         if (name, head) in self._taken:
             raise ValueError(
@@ -184,11 +192,12 @@ class TracedNumbers(Numbers):
         """Return independent standard normals (rows, columns)."""
         address = self._address(name, head)
         scale = 1.0 if self._increments is None else self._increments
-        if (address, head) not in self._drawn:
-            self._drawn[address, head] = self._graph.node(
+        key = (address, head, rows, columns)
+        if key not in self._drawn:
+            self._drawn[key] = self._graph.node(
                 "normal", (), (rows, columns), (scale,), (2 * head,), address=address
             )
-        return self._drawn[address, head]
+        return self._drawn[key]
 
     def wishart(self, name: str, rows: int, dof: int, head: int = 0) -> Matrix:
         """Return a root of a Wishart matrix (see `Numbers`)."""
@@ -196,12 +205,13 @@ class TracedNumbers(Numbers):
             return super().wishart(name, rows, dof, head)
         address = self._address(name, head)
         bartlett = dof >= rows + 2
-        if (address, head) not in self._drawn:
-            self._drawn[address, head] = self._graph.node(
+        key = (address, head, rows, dof)
+        if key not in self._drawn:
+            self._drawn[key] = self._graph.node(
                 "wishart", (), (rows, rows if bartlett else dof), (), (2 * head, dof),
                 lower=bartlett, address=address,
             )  # fmt: skip
-        return self._drawn[address, head]
+        return self._drawn[key]
 
     def activated_gram(
         self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1

@@ -36,6 +36,8 @@ from shaped_attention.numerics.operations.registry import M
 from shaped_attention.numerics.operations.rotate import rotate
 from shaped_attention.numerics.operations.softmax import softmax
 from shaped_attention.numerics.operations.sums import (
+    by_length,
+    by_mean_square,
     column_sums,
     row_squares,
     row_sums,
@@ -44,8 +46,8 @@ from shaped_attention.numerics.operations.sums import (
 from shaped_attention.numerics.scalars import is_one
 
 NO_RULE = (
-    "hidden units have no exact chain with tangents; simulate_network, gradient_norms and "
-    "lyapunov sample their law at finite width, integrate_sde(..., tangents=) that of the limit"
+    "the Gram matrix of hidden units does not determine that of their tangents; a branch draws all "
+    "units in this case"
 )
 _ONLY_INCREMENTS = "a limit is driven by Brownian increments only: draw them by numbers.normal"
 
@@ -61,6 +63,10 @@ class Numbers:
 
     def inside(self, index: int) -> Numbers:
         """Return the numbers of a block inside this one."""
+        raise RuntimeError("Numbers is a base class")
+
+    def again(self) -> Numbers:
+        """Return the numbers of the same step, of which none is drawn yet."""
         raise RuntimeError("Numbers is a base class")
 
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
@@ -91,6 +97,8 @@ __all__ = [
     "M",
     "Numbers",
     "arc_cosine_kernel",
+    "by_length",
+    "by_mean_square",
     "cholesky",
     "column_sums",
     "columns",

@@ -126,6 +126,9 @@ def _faces(name: str, pattern: Sequence[Sequence[Block]], tokens: int, width: in
     no_chain = _first(blocks, chain_reason) or network
     no_limit = _first(blocks, limit_reason) or _size_reason(blocks, tokens, None)
     chain = _none(no_chain) or _runs(pattern, tokens, width)
+    own = dict.fromkeys(type(x).__name__ for x in blocks if x.has_own_root)
+    if own and not no_chain:
+        chain += f"; {' and '.join(own)} by a root of its own in place of the derived one"
     limit = _none(no_limit) or _runs(pattern, tokens, None)
     if no_chain or no_limit:
         coupling = f"none: there is no {'chain' if no_chain else 'limit'}"

@@ -151,7 +151,7 @@ def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:
     for program in task.programs:
         columns = np.maximum(program.code[:, at.COLUMNS], program.code[:, at.OUT_COLUMNS])
         widest = int((program.code[:, at.ROWS] * columns).max())
-        most = max(most, itemsize * max(1.65 * program.rows, 4.8 * widest))
+        most = max(most, itemsize * max(2.2 * program.rows, 4.8 * widest))
         for line in program.code[program.code[:, at.OP] == code_of("activated_gram")]:
             units, copies = min(HIDDEN_AT_A_TIME, int(line[at.COUNT])), int(line[at.COPIES])
             # The numbers are made of integers with eight bytes, whatever their precision is.

@@ -66,8 +66,14 @@ class WeightProduct:
         self._draws, self._first, self._team = draws, first, team
         self._calls = 0
 
-    def __call__(self, x: Float[Tensor, "B m fan_in"], columns: int) -> Float[Tensor, "B m c"]:
-        """Multiply by a fresh Gaussian matrix with `columns` columns."""
+    def __call__(
+        self,
+        x: Float[Tensor, "B m fan_in"],
+        columns: int,
+        name: str | None = None,
+        head: int = 0,
+    ) -> Float[Tensor, "B m c"]:
+        """Multiply by a fresh Gaussian matrix with `columns` columns, whatever its name."""
         draws, fan_in = self._draws, x.shape[-1]
         slot = slot_number(draws.slot, self._calls)
         self._calls += 1

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.state import State, covariance
+from shaped_attention.derived.state import State, covariance
 from shaped_attention.numerics.tiles import MODERATE_FACTOR
 from shaped_attention.samplers.steppers import (
     NEAR,

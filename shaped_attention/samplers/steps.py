@@ -26,7 +26,8 @@ import numpy as np
 
 from shaped_attention.blocks.base import Block, limit_of, needs_means
 from shaped_attention.blocks.parameters import traced
-from shaped_attention.blocks.state import State, factor_columns
+from shaped_attention.derived.reveal import seen_weights
+from shaped_attention.derived.state import State, factor_columns
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.named_numbers import TracedNumbers
@@ -283,10 +284,7 @@ def _traced_layer(
         outputs = list(state.factors)
         if weights:
             again = TracedNumbers(graph, (0,), drawn=drawn)
-            outputs += [
-                x
-                for _, x in first.attention_weights(parameters[0], first.seen(start), again, width)
-            ]
+            outputs += [x for _, x in seen_weights(first, parameters[0], start, again, width)]
     return graph, inputs, outputs
 
 

@@ -31,7 +31,7 @@ _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
     ("overridden methods", overriding),
     ("tracing", tracing),
     ("ranges of parameters", ranges),
-    ("branch against root", networks),
+    ("branch against chain", networks),
     ("means of the tokens", token_means),
     ("drift from one wide layer and diffusion from one wide layer", wide_layer),
     ("superlinear terms against speed", clock),

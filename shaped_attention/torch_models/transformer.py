@@ -77,7 +77,7 @@ class ShapedMLPModule(nn.Module):
         # In the order of the branch: a gated layer multiplies tokens by the gate's weights first.
         weights = iter(x for x in (self.gate, self.pre, self.post) if x is not None)
         p = at_depth(self.block, 0.0)
-        branch = self.block.branch(p, tokens, lambda x, _: x @ next(weights))
+        branch = self.block.branch(p, tokens, lambda x, *_: x @ next(weights))
         return _residual(self.block, tokens, branch, self.gamma)
 
 

@@ -16,29 +16,21 @@ _SCORES = "shaped_attention/blocks/score_moments.py"
 ARCHITECTURES = [
     Mutant(
         "qk-norm-to-unit-length",
-        _NORMS,
+        "shaped_attention/numerics/operations/sums.py",
         "return math.sqrt(size) * by_length(rows, size * eps)",
         "return by_length(rows, size * eps)",
         (
-            "test_attention_variants.py::test_the_weights_are_those_of_the_formula"
-            "[normalised heads]",
+            "test_attention_variants.py"
+            "::test_the_weights_are_those_of_the_formula[normalised heads]",
         ),
         blind=True,
     ),
     Mutant(
         "projection-of-networks-over-the-width",
-        _ATTENTION,
-        "mixed = math.sqrt(self.heads * size)",
+        "shaped_attention/blocks/attention.py",
+        "mixed = math.sqrt(self.heads * self.values(n))",
         "mixed = math.sqrt(n)",
         ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[head size]",),
-        blind=True,
-    ),
-    Mutant(
-        "projection-of-the-chain-over-the-width",
-        _ATTENTION,
-        "roots.append(root / math.sqrt(self.heads * size))",
-        "roots.append(root / math.sqrt(width))",
-        ("test_attention_variants.py::test_the_chain_has_the_law_of_networks[head size-n = 16]",),
         blind=True,
     ),
     Mutant(
@@ -91,9 +83,9 @@ ARCHITECTURES = [
     ),
     Mutant(
         "eps-of-the-sum-over-groups",
-        _NORMS,
-        "sqrt((1.0 / groups) * sum(",
-        "sqrt(sum(",
+        "shaped_attention/derived/rows.py",
+        "added = eps / self.reveal.size",
+        "added = eps / self.reveal.width",
         ("test_normalised.py::test_eps_is_added_to_the_mean_square[simulate_chain-inner1]",),
         blind=True,
     ),

@@ -8,7 +8,7 @@ _ATTENTION = "shaped_attention/blocks/attention.py"
 _ATTENTION_COUPLING = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
-_ATTENTION_SCORES = "shaped_attention/blocks/attention_scores.py"
+_ATTENTION_SCORES = "shaped_attention/blocks/attention.py"
 _BRANCH = "shaped_attention/blocks/state.py"
 _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _COUPLING = "shaped_attention/blocks/coupling.py"
@@ -20,18 +20,10 @@ _ROTATIONS = "shaped_attention/blocks/rotations.py"
 ATTENTION = [
     Mutant(
         "attention-root-one-key-less",
-        _ATTENTION_SCORES,
-        'numbers.wishart("queries", query_factor.shape[-1], keys, h)',
-        'numbers.wishart("queries", query_factor.shape[-1], keys - 1, h)',
-        ("test_chain_law.py::test_members_and_edges_of_the_family[few keys]",),
-        blind=True,
-    ),
-    Mutant(
-        "attention-root-projection-scaled-by-head",
-        _ATTENTION,
-        "roots.append(root / math.sqrt(self.heads * size))",
-        "roots.append(root / math.sqrt(size))",
-        ("test_chain_law.py::test_members_and_edges_of_the_family[heads, projection]",),
+        "shaped_attention/derived/spaces.py",
+        "left = space.size - sum(space.segments)",
+        "left = space.size - sum(space.segments) - 1",
+        ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
         blind=True,
     ),
     Mutant(
@@ -44,10 +36,10 @@ ATTENTION = [
     ),
     Mutant(
         "attention-branch-projection-scaled-by-head",
-        _ATTENTION,
-        "mixed = math.sqrt(self.heads * size)",
-        "mixed = math.sqrt(size)",
-        ("test_chain_law.py::test_members_and_edges_of_the_family[heads, projection]",),
+        "shaped_attention/blocks/attention.py",
+        "mixed = math.sqrt(self.heads * self.values(n))",
+        "mixed = math.sqrt(self.values(n))",
+        ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[head size]",),
         blind=True,
     ),
     Mutant(
@@ -155,14 +147,6 @@ ATTENTION = [
         blind=True,
     ),
     Mutant(
-        "attention-root-values-as-wide-as-all",
-        _ATTENTION,
-        'numbers.wishart("values", factor.shape[-1], size, group)',
-        'numbers.wishart("values", factor.shape[-1], width, group)',
-        ("test_chain_law.py::test_members_and_edges_of_the_family[heads, projection]",),
-        blind=True,
-    ),
-    Mutant(
         "attention-centre-ignores-mask",
         _ATTENTION,
         "return seen - constant(w, like=logits)\n",
@@ -203,34 +187,26 @@ ATTENTION = [
         blind=True,
     ),
     Mutant(
-        "bias-of-root-is-variance",
-        _ATTENTION_SCORES,
-        "ones = np.full((factor.shape[-2], 1), math.sqrt(variance))",
-        "ones = np.full((factor.shape[-2], 1), variance)",
-        ("test_chain_law.py::test_members_and_edges_of_the_family[biases]",),
-        blind=True,
-    ),
-    Mutant(
         "bias-of-branch-is-variance",
         _ATTENTION_SCORES,
         "(*x.shape[:-2], 1, 1), math.sqrt(variance))",
         "(*x.shape[:-2], 1, 1), variance)",
-        ("test_chain_law.py::test_members_and_edges_of_the_family[biases]",),
+        ("test_derived_roots.py::test_same_paths[attention, biases]",),
         blind=True,
     ),
     Mutant(
         "heads-groups-as-wide-as-all",
-        _BRANCH,
-        "weight, width // groups, numbers, g)",
-        "weight, width, numbers, g)",
+        "shaped_attention/derived/reveal.py",
+        "self.size = width // self.groups",
+        "self.size = width",
         ("test_chain_law.py::test_members_and_edges_of_the_family[two heads]",),
         blind=True,
     ),
     Mutant(
         "heads-total-not-mean",
-        "shaped_attention/blocks/state.py",
-        "weight = 1.0 / len(factors) ** 0.5",
-        "weight = 1.0 / len(factors)",
+        "shaped_attention/derived/rows.py",
+        "value = self.value if weight == 1.0 else self.value / weight",
+        "value = self.value",
         ("test_chain_law.py::test_members_and_edges_of_the_family[two heads]",),
         blind=True,
     ),
@@ -311,13 +287,6 @@ ATTENTION = [
         "(self.fluctuation - 1.0) * square**2",
         "(self.fluctuation - 1.0) * square",
         ("test_attention_variants_limit.py::test_linear_rate_of_groups[options0-4.0]",),
-    ),
-    Mutant(
-        "groups-values-of-their-own",
-        _ATTENTION,
-        "if h % self.heads_per_key == 0:\n                group = h",
-        "if h >= 0:\n                group = h",
-        ("test_attention_variants.py::test_the_chain_has_the_law_of_networks[groups-n = 16]",),
     ),
     Mutant(
         "soft-cap-of-one",

@@ -6,6 +6,7 @@ from tests.mutants.architectures import ARCHITECTURES
 from tests.mutants.attention import ATTENTION
 from tests.mutants.blocks import BLOCKS
 from tests.mutants.configurations import CONFIGURATIONS
+from tests.mutants.derived import DERIVED
 from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
 from tests.mutants.lazy import LAZY
@@ -23,6 +24,7 @@ MUTANTS: list[Mutant] = [
     *ATTENTION,
     *BLOCKS,
     *CONFIGURATIONS,
+    *DERIVED,
     *PATHS,
     *PROGRAMS,
     *SAMPLERS,

@@ -12,7 +12,7 @@ from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, scalar
 from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations.entrywise import sign
+from shaped_attention.numerics.operations.entrywise import sign, sqrt
 from shaped_attention.numerics.operations.registry import (
     M,
     linear,
@@ -66,8 +66,11 @@ def row_squares(matrix: M) -> M:
 
 
 def _traced_unit_rows(matrix: Matrix) -> Matrix:
-    flat = matrix.plain()
-    return flat.graph.node("unit_rows", (flat.node,), flat.shape, lower=flat.node.lower)
+    number = matrix.coefficient
+    known = isinstance(number, float | int) and number != 0.0
+    flat = matrix.plain() if known else matrix.value()
+    unit = flat.graph.node("unit_rows", (flat.node,), flat.shape, lower=flat.node.lower)
+    return -unit if known and number < 0.0 else unit
 
 
 def _unit_rows_with_tangents(x: Dual) -> Dual:
@@ -85,6 +88,19 @@ def unit_rows(matrix: M) -> M:
     length = torch.linalg.vector_norm(tensor(matrix), dim=-1, keepdim=True)
     result: M = tensor(matrix) / torch.where(length > 0.0, length, 1.0)
     return result
+
+
+def by_length(rows: M, eps: float) -> M:
+    """Divide rows by sqrt(squared length + eps); with eps = 0 a row of zeros is unchanged."""
+    if hasattr(rows, "by_length"):  # rows of revealed spaces, which wait
+        return rows.by_length(eps)
+    return unit_rows(rows) if eps == 0.0 else rows / sqrt(row_squares(rows) + eps)
+
+
+def by_mean_square(rows: M, eps: float) -> M:
+    """Divide rows by sqrt(mean square of the entries + eps), as RMSNorm does."""
+    size = rows.shape[-1]
+    return math.sqrt(size) * by_length(rows, size * eps)
 
 
 @kernel

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.state import State, covariance
+from shaped_attention.derived.state import State, covariance
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import TorchNumbers

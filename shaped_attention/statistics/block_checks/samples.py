@@ -12,6 +12,7 @@ import torch
 from scipy import stats
 
 from shaped_attention.blocks.base import Block, chain_reason, limit_reason
+from shaped_attention.derived.spaces import DerivationError
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.observables import observables
@@ -49,7 +50,7 @@ _ROOTS = 2**14
 
 def networks(trial: Trial) -> Iterator[Check]:
     """Networks against the chain, after one layer and after four, by Kolmogorov and Smirnov."""
-    name = "branch against root"
+    name = "branch against chain"
     if reason := chain_reason(trial.block):
         yield untested(name, f"there is no chain: {reason}")
         return
@@ -103,7 +104,9 @@ def token_means(trial: Trial) -> Iterator[Check]:
     turned = tokens - 2.0 * (tokens @ normal)[..., None] * normal
     generator = torch.Generator().manual_seed(trial.seed)
 
-    def project(x: torch.Tensor, columns: int) -> torch.Tensor:
+    def project(
+        x: torch.Tensor, columns: int, name: str | None = None, head: int = 0
+    ) -> torch.Tensor:
         shape = (*x.shape[:-2], x.shape[-1], columns)
         return x @ torch.randn(shape, dtype=x.dtype, generator=generator)
 
@@ -196,7 +199,8 @@ def _conditional(trial: Trial, v: Array, width: int, count: int, seed: int) -> A
     Its mean has the drift, without the noise of the last weights.
     """
     block, p = trial.block, trial.parameters
-    if type(block).step is not Block.step or type(block).forward is not Block.forward:
+    own = type(block).step is not Block.step or type(block).forward is not Block.forward
+    if own or not _has_root(trial, width):
         result = simulate_chain(
             block, v, width=width, depth=1, samples=count, seed=seed + 2**32, progress=False
         )
@@ -212,6 +216,17 @@ def _conditional(trial: Trial, v: Array, width: int, count: int, seed: int) -> A
         k = (sum(grams[1:], grams[0]) / len(grams)).numpy()
         parts.append(vech(skip**2 * v + gamma**2 * k - v))
     return np.concatenate(parts)
+
+
+def _has_root(trial: Trial, width: int) -> bool:
+    """Return whether the branch ends in a product with weights."""
+    factor = cholesky(torch.tensor(trial.v0))[None]
+    numbers = TorchNumbers(Keys(0, "derived"), torch.arange(1), 0)
+    try:
+        trial.block.root(trial.parameters, factor, numbers, width)
+    except DerivationError:
+        return False
+    return True
 
 
 def _blocks(count: int, tokens: int) -> list[int]:

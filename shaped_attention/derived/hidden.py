@@ -1,0 +1,122 @@
+"""Functions of single entries of rows, which wait until it is known what they are needed for.
+
+If only a projection follows, the Gram matrix of the hidden units is all that matters: it is summed
+a few units at a time (`activated_gram`). Otherwise all entries are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shaped_attention.derived.parts import Blocks, Part, Value, ValuePart
+from shaped_attention.derived.rows import Rows
+from shaped_attention.derived.spaces import DerivationError, unify
+from shaped_attention.numerics.dual import Dual
+from shaped_attention.numerics.primitives import cholesky
+
+
+class Hidden(Value):
+    """A function of single entries of some rows, the bases."""
+
+    def __init__(self, bases: Sequence[Part], function: Callable[..., Any], reveal: Any) -> None:
+        super().__init__(list)
+        self.bases, self.entrywise, self._reveal = tuple(bases), function, reveal
+
+    def made(self) -> list[Blocks]:
+        """Draw all entries of the bases, and apply the function."""
+        for base in self.bases:
+            base.space.make_explicit()
+        values = []
+        for base in self.bases:
+            (block,) = base.blocks(self._reveal)
+            values.append(block)
+        return [[self.entrywise(*values)]]
+
+    def gram_root(self, count: int) -> Any:
+        """Return a root of the Gram matrix of `count` rows, if entries are not needed; or None."""
+        sources = [base.undrawn for base in self.bases]
+        pairs = zip(sources, self.bases, strict=True)
+        fresh = all(len(undrawn) == len(base.leaves) for undrawn, base in pairs)
+        alike = len({base.signature for base in self.bases}) == 1
+        units = self.bases[0].space.size
+        if (
+            not (self._reveal.shortens and fresh and alike)
+            or self.bases[0].space.explicit
+            or units < count
+        ):
+            return None
+        left = self.bases[0].left(sources[0])
+        if isinstance(left, Dual):
+            # Values and tangents of a unit depend on more than its Gram matrix.
+            return None
+        first = sources[0][0]
+        used = [x for s in sources for x in s]
+        if any(x.gone for x in used):
+            return None
+        for x in used:
+            x.gone = True
+        gram = first.numbers.activated_gram(
+            first.name, left, units, self.entrywise, len(self.bases)
+        )
+        return cholesky(gram)
+
+
+def waiting(part: Part) -> Hidden | None:
+    """Return the function of entries that rows are, if they wait."""
+    leaf = part.only
+    if isinstance(leaf, ValuePart) and isinstance(leaf.value, Hidden) and leaf.value.waits:
+        return leaf.value
+    return None
+
+
+def entrywise(reveal: Any, function: Callable[..., Any], operands: Sequence[Rows]) -> Rows:
+    """Apply a function of single entries to rows of the same number of columns."""
+    first = operands[0]
+    bases: list[Part] = []
+    readers: list[Callable[[dict[int, Any]], Any]] = []
+    for x in operands:
+        if len(x.parts) != 1:
+            raise DerivationError(
+                f"functions of entries act on one space; got a direct sum of {len(x.parts)} "
+                "spaces: apply the function to each before they are joined"
+            )
+        (part,) = x.parts
+        unify(part.space, first.parts[0].space)
+        hidden, scale = waiting(part), x.coefficient
+        if hidden is not None:
+            bases += hidden.bases
+            readers.append(_reader(hidden.entrywise, hidden.bases, scale))
+        else:
+            bases.append(part)
+            readers.append(_reader(lambda v: v, [part], scale))
+    unique = list({id(base): base for base in bases}.values())
+    places = [id(base) for base in unique]
+
+    def combined(*values: Any) -> Any:
+        known = dict(zip(places, values, strict=True))
+        return function(*(read(known) for read in readers))
+
+    value = Hidden(unique, combined, reveal)
+    return Rows(reveal, [Part.of(ValuePart(value, 0), first.parts[0].space)], first.count)
+
+
+def _reader(
+    function: Callable[..., Any], bases: Sequence[Part], scale: Any
+) -> Callable[[dict[int, Any]], Any]:
+    def read(known: dict[int, Any]) -> Any:
+        value = function(*(known[id(base)] for base in bases))
+        return value if isinstance(scale, float) and scale == 1.0 else scale * value
+
+    return read
+
+
+def gram_root(rows: Rows) -> Any:
+    """Return a root of x x^T if x are linear in one function of entries; None otherwise."""
+    if len(rows.parts) != 1 or len(rows.parts[0].leaves) != 1:
+        return None
+    (part,), (leaf,) = rows.parts, rows.parts[0].leaves
+    if not (isinstance(leaf, ValuePart) and isinstance(leaf.value, Hidden) and leaf.value.waits):
+        return None
+    root = leaf.value.gram_root(rows.count)
+    return None if root is None else part.evaluate(lambda _: root)

@@ -1,0 +1,296 @@
+"""Branches that no hand-written root covers: their derived chains have the law of networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention.blocks.rotations import turned
+from shaped_attention.numerics.primitives import (
+    by_mean_square,
+    exp,
+    leaky,
+    normal_cdf,
+    row_squares,
+    row_sums,
+    sigmoid,
+    softmax,
+    sqrt,
+    tanh,
+    unit_rows,
+)
+from tests.laws import same_law
+
+V0 = sa.equicorrelated(3, 0.2, 1.3)
+WIDTH = 8
+
+
+def everywhere(logits: Any) -> Any:
+    return softmax(logits, np.ones(logits.shape[-2:], dtype=bool))
+
+
+def latent_mean(tokens: Any, project: Any, n: int) -> Any:
+    """LayerNorm between two matrices."""
+    c = project(tokens, 5) / n**0.5
+    return project(by_mean_square(c - c.mean(-1, keepdim=True), 1e-3), n) / 5**0.5
+
+
+def kernel_attention(tokens: Any, project: Any, n: int) -> Any:
+    """Linear attention with a feature map, whose entries are all needed."""
+    q, k = (1.0 + tanh(project(tokens, 6) / n**0.5) for _ in range(2))
+    return (q @ k.mT / 6.0) @ (project(tokens, n) / n**0.5)
+
+
+def mixed_units(tokens: Any, project: Any, n: int) -> Any:
+    """Hidden units that attention mixes."""
+    h = tanh(project(tokens, 12) / n**0.5)
+    a = everywhere((project(tokens, 4) / n**0.5) @ (project(tokens, 4) / n**0.5).mT)
+    return project(h + a @ h, n) / 12**0.5
+
+
+def different_gates(tokens: Any, project: Any, n: int) -> Any:
+    """A gate and a value that see different rows, so that no common Gram matrix exists."""
+    z = project(tokens, 12) / n**0.5
+    u = project(unit_rows(tokens) * n**0.5, 12) / n**0.5
+    return project(sigmoid(z) * u, n) / 12**0.5
+
+
+def lengths(tokens: Any, project: Any, n: int) -> Any:
+    """Lengths of a projection, as a factor of each row."""
+    z = project(tokens, 5) / n**0.5
+    size = row_squares(z) / 5.0
+    return exp(-0.5 * size) * (project(tokens, n) / n**0.5)
+
+
+def second_projection_of_units(tokens: Any, project: Any, n: int) -> Any:
+    """Hidden units with a skip connection around a second matrix."""
+    h = leaky(project(tokens, 12) / n**0.5, 1.0, 0.1)
+    return project(h + project(h, 12) / 12**0.5, n) / 12**0.5
+
+
+def summed_projections(tokens: Any, project: Any, n: int) -> Any:
+    """Two products added before a third: one matrix below the other."""
+    a, b = (project(x, 6) / n**0.5 for x in (tokens, by_mean_square(tokens, 0.0)))
+    both = torch.add(a, b)
+    return project(both, n) / 6**0.5
+
+
+def scores_of_both(tokens: Any, project: Any, n: int) -> Any:
+    """Scores between all pairs of three projections, also of one with itself."""
+    x, y, z = (project(tokens, 5) / n**0.5 for _ in range(3))
+    scores = x @ y.mT + y @ z.mT + z @ x.mT + x @ x.mT
+    return everywhere(scores / 5.0) @ (project(tokens, n) / n**0.5)
+
+
+def normed_branch_twice(tokens: Any, project: Any, n: int) -> Any:
+    """The norm of a sum of two branches, one of them through units."""
+    first = project(tokens, n) / n**0.5
+    second = project(normal_cdf(project(tokens, 9) / n**0.5), n) / 3.0
+    return by_mean_square(first + second, 0.1)
+
+
+def units_twice(tokens: Any, project: Any, n: int) -> Any:
+    """Two functions of the same units, each with its matrix."""
+    z = project(tokens, 12) / n**0.5
+    return project(tanh(z), n) / 12**0.5 + project(sqrt(1.0 + z * z), n) / 12**0.5
+
+
+def turned_queries(tokens: Any, project: Any, n: int) -> Any:
+    """Rotations of rows with a factor, and a projection that rows divide entry by entry."""
+    angles = np.array([1.0, 0.3])
+    q, k = (turned(2.0 * project(tokens, 4) / n**0.5, angles, 1.0) for _ in range(2))
+    values = project(tokens, 5) / n**0.5
+    return everywhere(q @ k.mT) @ (project(values / (1.0 + values * values), n) / 5**0.5)
+
+
+def tokens_as_keys(tokens: Any, project: Any, n: int) -> Any:
+    """Scores of a projection with the tokens themselves, and the tokens as values."""
+    scores = (project(tokens, n) / n**0.5) @ tokens.mT / n
+    return everywhere(scores) @ tokens + project(tokens, n) / n**0.5
+
+
+def centred_units(tokens: Any, project: Any, n: int) -> Any:
+    """Means of hidden units, and of a projection, both in other units than entries of order 1."""
+    h = n**0.5 * tanh(project(tokens, 12) / n**0.5)
+    z = project(tokens, 5)
+    both = project(h - h.mean(-1, keepdim=True), n) / 12**0.5
+    # A plain matrix on the left, as torch sees it.
+    apart = -z.mean(-1, keepdim=True) + z
+    return (both + project(apart, n) / 5**0.5) / n**0.5
+
+
+BRANCHES = (
+    latent_mean, kernel_attention, mixed_units, different_gates, lengths,
+    second_projection_of_units, summed_projections, scores_of_both, normed_branch_twice,
+    units_twice, turned_queries, centred_units, tokens_as_keys,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Custom(sa.Block):
+    """A block with one of the branches, times `scale`."""
+
+    number: int
+    gamma: float = 0.7
+    scale: float = 1.0
+    limit = "not needed"
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        function: Callable[..., Any] = BRANCHES[self.number]
+        return p.scale * function(tokens, project, tokens.shape[-1])
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("number", range(len(BRANCHES)), ids=lambda k: BRANCHES[k].__name__)
+def test_the_derived_chain_has_the_law_of_networks(number: int) -> None:
+    """KS of every observable after two layers, 4000 samples; 1.3 times the branch is rejected."""
+    size = {"width": WIDTH, "depth": 2, "progress": False}
+    network = sa.simulate_network(Custom(number), V0, samples=4000, seed=1, **size)
+    assert same_law(network, sa.simulate_chain(Custom(number), V0, samples=20_000, seed=2, **size))
+    wrong = Custom(number, scale=1.3 if number != 8 else 0.5)
+    assert not same_law(network, sa.simulate_chain(wrong, V0, samples=20_000, seed=2, **size))
+
+
+@pytest.mark.parametrize("number", range(len(BRANCHES)), ids=lambda k: BRANCHES[k].__name__)
+def test_compiled_code_gives_the_paths_of_torch(number: int) -> None:
+    def paths() -> Any:
+        return sa.simulate_chain(
+            Custom(number), V0, width=WIDTH, depth=3, samples=10, seed=1, progress=False
+        ).V.values
+
+    fast = paths()
+    with sa.eager():
+        np.testing.assert_allclose(paths(), fast, rtol=1e-9, atol=1e-9)
+
+
+@dataclass(frozen=True)
+class Opposite(sa.Block):
+    """X' = lambda X + gamma N(-s X), a layer without weights."""
+
+    gamma: float = 0.7
+    scale: float = 1.0
+    limit = "not needed"
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        rows = -(p.scale * tokens)
+        both = torch.add(by_mean_square(rows, 0.0), by_mean_square(2.0 * rows, 0.3))
+        return both + unit_rows(rows)
+
+
+@pytest.mark.parametrize("scale", [1.0, -1.0, sa.Schedule([(0.0, 1.0), (1.0, -1.0)])])
+def test_a_norm_keeps_the_sign(scale: Any) -> None:
+    """Exactly, since nothing is random; compiled code and torch."""
+    run = {"width": WIDTH, "depth": 4, "samples": 2, "progress": False}
+    network = sa.simulate_network(Opposite(scale=scale), V0, **run).V
+    np.testing.assert_allclose(sa.simulate_chain(Opposite(scale=scale), V0, **run).V, network)
+    with sa.eager():
+        np.testing.assert_allclose(sa.simulate_chain(Opposite(scale=scale), V0, **run).V, network)
+
+
+@dataclass(frozen=True)
+class Replaced(sa.Block):
+    """X' = X W / sqrt n, without a skip connection."""
+
+    gamma: float = 1.0
+    scale: float = 1.0
+    limit = "not needed"
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        return p.scale * (project(tokens, tokens.shape[-1]) / tokens.shape[-1] ** 0.5)
+
+    def forward(self, p: Any, tokens: Any, project: Any) -> Any:
+        return self.branch(p, tokens, project)
+
+
+def test_tokens_may_be_replaced() -> None:
+    """KS of every observable after two layers; 1.2 times the weights are rejected."""
+    size = {"width": WIDTH, "depth": 2, "progress": False}
+    network = sa.simulate_network(Replaced(), V0, samples=4000, seed=1, **size)
+    assert same_law(network, sa.simulate_chain(Replaced(), V0, samples=20_000, seed=2, **size))
+    wrong = sa.simulate_chain(Replaced(scale=1.2), V0, samples=20_000, seed=2, **size)
+    assert not same_law(network, wrong)
+
+
+@dataclass(frozen=True)
+class CentredMeans(sa.Block):
+    """A branch times the means of centred rows, which are 0."""
+
+    gamma: float = 0.6
+    factor: float = 1.0
+    limit = "not needed"
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        n = tokens.shape[-1]
+        units = n**0.5 * tanh(project(tokens, 12) / n**0.5)
+        rows = (project(tokens, 5) / n**0.5, project(tokens, 5), units)
+        means = [(x - self.factor * x.mean(-1, keepdim=True)).mean(-1, keepdim=True) for x in rows]
+        sums = [row_sums(x) - x.shape[-1] * x.mean(-1, keepdim=True) for x in rows]
+        return sum([*means, *sums[1:]], sums[0]) * (project(tokens, n) / n**0.5)
+
+
+def test_centred_rows_have_no_mean() -> None:
+    """Exactly: V' = lambda^2 V; not if half of the means is left."""
+    run = {"width": WIDTH, "depth": 1, "samples": 3, "progress": False}
+    expected = np.broadcast_to(0.64 * V0, (3, 3, 3))
+    np.testing.assert_allclose(sa.simulate_chain(CentredMeans(), V0, **run).V[-1], expected)
+    wrong = sa.simulate_chain(CentredMeans(factor=0.5), V0, **run).V[-1]
+    assert np.abs(wrong - expected).max() > 0.01
+
+
+def entries_of_tokens(tokens: Any, project: Any, n: int) -> Any:
+    return project(tanh(tokens), n) / n**0.5
+
+
+def torch_function(tokens: Any, project: Any, n: int) -> Any:
+    return project(torch.relu(project(tokens, n)), n) / n
+
+
+def unknown_frames(tokens: Any, project: Any, n: int) -> Any:
+    x, y = (project(tokens, 5) for _ in range(2))
+    _ = project(by_mean_square(x, 0.0), n), project(by_mean_square(y, 0.0), n)
+    return (x @ y.mT / n) @ (project(tokens, n) / n**0.5)
+
+
+def means(tokens: Any, project: Any, n: int) -> Any:
+    return project(tokens - tokens.mean(-1, keepdim=True), n) / n**0.5
+
+
+def tensor_product(tokens: Any, project: Any, n: int) -> Any:
+    return tokens @ torch.eye(n, dtype=torch.float64)
+
+
+def other_width(tokens: Any, project: Any, n: int) -> Any:
+    return project(tokens, n + 1) / n**0.5
+
+
+REFUSED = {
+    entries_of_tokens: "a function of single entries of tokens has no exact chain",
+    torch_function: "relu of rows has no exact chain; shaped_attention.numerics.primitives has",
+    unknown_frames: "two projections whose lengths are both known have an inner product",
+    means: "takes the mean of the entries of tokens, so its `means` must be True",
+    tensor_product: r"multiplied by new weights, project\(x, columns\), or by the transpose of",
+    other_width: "rows of 8 and of 9 columns have no sum and no product",
+}
+
+
+@pytest.mark.parametrize("branch", REFUSED, ids=lambda x: x.__name__)
+@pytest.mark.parametrize("eager", [False, True])
+def test_what_has_no_chain_says_why(branch: Any, eager: bool, monkeypatch: Any) -> None:
+    """The message has the block, the reason, and what to do; networks with weights still run."""
+    monkeypatch.setitem(globals(), "BRANCHES", (branch,))
+    size = {"width": WIDTH, "depth": 1, "samples": 2, "progress": False}
+    with (
+        sa.eager() if eager else pytest.MonkeyPatch.context(),
+        pytest.raises(ValueError, match="whose chain cannot be derived from its branch") as found,
+    ):
+        sa.simulate_chain(Custom(0), V0, **size)
+    assert found.match(REFUSED[branch])
+    assert found.match("without one, the block gives the reason as its no_chain")
+    if branch is not other_width:
+        assert np.isfinite(sa.simulate_network(Custom(0), V0, **size).V.values).all()
