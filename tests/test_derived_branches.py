@@ -109,6 +109,13 @@ def turned_queries(tokens: Any, project: Any, n: int) -> Any:
     return everywhere(q @ k.mT) @ (project(values / (1.0 + values * values), n) / 5**0.5)
 
 
+def sum_before_its_terms(tokens: Any, project: Any, n: int) -> Any:
+    """A sum, of which fewer rows would do, is projected before one of its terms is used."""
+    x, y = (project(tokens, 6) / n**0.5 for _ in range(2))
+    outer = project(x + y, n) / 6**0.5
+    return everywhere(x @ x.mT / 6.0) @ outer
+
+
 def tokens_as_keys(tokens: Any, project: Any, n: int) -> Any:
     """Scores of a projection with the tokens themselves, and the tokens as values."""
     scores = (project(tokens, n) / n**0.5) @ tokens.mT / n
@@ -128,7 +135,7 @@ def centred_units(tokens: Any, project: Any, n: int) -> Any:
 BRANCHES = (
     latent_mean, kernel_attention, mixed_units, different_gates, lengths,
     second_projection_of_units, summed_projections, scores_of_both, normed_branch_twice,
-    units_twice, turned_queries, centred_units, tokens_as_keys,
+    units_twice, turned_queries, centred_units, tokens_as_keys, sum_before_its_terms,
 )  # fmt: skip
 
 

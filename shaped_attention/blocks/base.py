@@ -157,7 +157,7 @@ class Block(ABC):
 
     @property
     def has_own_root(self) -> bool:
-        """Whether the class has a root of its own in place of the derived one."""
+        """Whether the class overrides the derived root."""
         return type(self).root is not Block.root
 
     @property

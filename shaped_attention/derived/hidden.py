@@ -1,4 +1,4 @@
-"""Functions of single entries of rows, which wait until it is known what they are needed for.
+"""Entrywise functions of rows, evaluated only when their use is known.
 
 If only a projection follows, the Gram matrix of the hidden units is all that matters: it is summed
 a few units at a time (`activated_gram`). Otherwise all entries are drawn.

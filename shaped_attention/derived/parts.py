@@ -7,7 +7,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from shaped_attention.derived.spaces import DerivationError, Drawn, Source, Space, unify
+from shaped_attention.derived.spaces import (
+    DerivationError,
+    Drawn,
+    Source,
+    Space,
+    check_present,
+    unify,
+)
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Extended, Matrix
 from shaped_attention.numerics.primitives import compress, concatenate, constant
@@ -187,6 +194,7 @@ class Part:
 
     def started(self, reveal: Any, *, complete: bool) -> None:
         """Draw what is missing in the known segments, or all of it."""
+        check_present(self.sources)
         new = self.undrawn
         if new:
             Drawn(new, rows_of(new), reveal)

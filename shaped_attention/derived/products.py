@@ -14,7 +14,7 @@ def inner_product(a: Part, b: Part, reveal: Any) -> Any:
     space = a.space
     waiting = a.waits or b.waits
     if waiting and not space.segments:
-        # Lengths of both are needed, so all of both is drawn.
+        # The lengths of both are needed, so both are drawn in full.
         space.make_explicit()
     if a is b or waiting:
         a.started(reveal, complete=True)

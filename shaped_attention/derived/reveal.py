@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from shaped_attention.derived.hidden import Hidden, entrywise, gram_root, waiting
@@ -46,7 +46,6 @@ class Reveal:
         self.like: Any = factor.value if isinstance(factor, Extended) else factor
         self.batch = tuple(factor.shape[:-2])
         self._names: Counter[str] = Counter()
-        self._pieces: dict[int, list[Space]] = {}
         self.spaces = [
             Space(self.size, [x.shape[-1]], ones=state.means, group=g)
             for g, x in enumerate(state.factors)
@@ -154,12 +153,6 @@ class Reveal:
                 space.make_explicit()
         return rows
 
-    def pieces(self, space: Space, sizes: Sequence[int]) -> list[Space]:
-        """Return the spaces of the parts into which the columns of a space fall."""
-        if id(space) not in self._pieces:
-            self._pieces[id(space)] = [Space(size) for size in sizes]
-        return self._pieces[id(space)]
-
     def state_of(self, rows: Any, means: bool) -> State:
         """Return the state whose tokens are these rows."""
         return State(tuple(self._factors(rows, means)), means)
@@ -175,7 +168,8 @@ class Reveal:
     def _small(self, rows: Rows, means: bool) -> list[Any]:
         only = rows.parts[0].only
         value = only.value if isinstance(only, ValuePart) else None
-        if value is not None and value.whole is not None and value.function is not None:
+        of_one = all(getattr(part.only, "value", None) is value for part in rows.parts)
+        if value is not None and value.whole is not None and value.function is not None and of_one:
             # Means and norms commute with the rotation that makes a factor small.
             inner = [[x] for x in self._small(value.whole, means)]
             return [x for (x,) in value.function(inner)]

@@ -62,7 +62,7 @@ class Rows(Extended):
 
     @property
     def coefficient(self) -> Any:
-        """The number that multiplies the parts."""
+        """The scalar factor of the parts, with the power of the root."""
         return times(self.value, self.reveal.root**self.power) if self.power else self.value
 
     def root_to(self, power: int) -> float:
@@ -388,7 +388,7 @@ def of_equal_parts(a: Rows, b: Rows) -> tuple[Rows, Rows]:
     parts: list[Part] = []
     for k, part in enumerate(a.parts):
         sizes = [x.space.size for x in left[k * share : (k + 1) * share]]
-        parts += part.split(a.reveal.pieces(part.space, sizes))
+        parts += part.split(part.space.pieces(sizes))
     return a.like(parts, a.value, a.power), b
 
 

@@ -55,10 +55,17 @@ class Space:
         self.ones, self.group = ones, group
         self.explicit = self.met = False
         self._same: Space | None = None
+        self._pieces: list[Space] = []
 
     def now(self) -> Space:
         """Return the space that this one has become a name of."""
         return self if self._same is None else self._same.now()
+
+    def pieces(self, sizes: Sequence[int]) -> list[Space]:
+        """Return the spaces of blocks of columns of these sizes; each call returns the same."""
+        if not self._pieces:
+            self._pieces = [Space(size) for size in sizes]
+        return self._pieces
 
     def make_explicit(self) -> None:
         """Let the standard basis be the frame.
@@ -131,11 +138,9 @@ class Source:
     A projection x W of rows x = R E, with E orthonormal, is R (E W), and E W is such a matrix.
     """
 
-    def __init__(
-        self, root: Any, space: Space, numbers: Numbers, name: str, head: int, count: int = 0
-    ) -> None:
+    def __init__(self, root: Any, space: Space, numbers: Numbers, name: str, head: int) -> None:
         self.root, self.space, self.numbers = root, space, numbers
-        self.name, self.head, self.count = name, head, count
+        self.name, self.head = name, head
         self.drawn: Drawn | None = None
         self.start = 0
         self.gone = False
@@ -152,6 +157,7 @@ class Source:
         if self.drawn is not None:
             raise DerivationError("a projection that was looked at as a whole cannot be split")
         if not self._parts:
+            check_present([self])
             self._parts = [
                 Source(self.root, space, self.numbers, self.name, self.head * len(parts) + k)
                 for k, space in enumerate(parts)
