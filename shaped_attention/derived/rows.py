@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shaped_attention.derived.dispatch import of_primitive, of_torch
 from shaped_attention.derived.lengths import divided, shifted
 from shaped_attention.derived.parts import (
     Blocks,
@@ -303,39 +304,13 @@ class Rows(Extended):
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), named: Any = None
     ) -> Any:
-        name = function.__name__.strip("_")
-        named = dict(named or {})
-        if name in ("cat", "concat", "concatenate"):
-            rows, dim = (*args, named.pop("dim", 0))[:2] if len(args) < 2 else args
-            if dim not in (-1, 2) or not all(isinstance(x, Rows) for x in rows):
-                raise DerivationError("rows are joined side by side: torch.cat([x, y], dim=-1)")
-            return beside(rows)
-        operator = _OPERATORS.get(name)
-        if operator is not None and not named:
-            return operator(*args)
-        raise DerivationError(
-            f"{name} of rows has no exact chain; shaped_attention.numerics.primitives has "
-            "functions of single entries"
-        )
+        return of_torch(function.__name__.strip("_"), args, dict(named or {}))
 
     def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
         """Run one of the primitives in which blocks are written (`numerics.primitives`)."""
-        name = function.__name__
-        if name == "concatenate":
-            return beside(args[0])
-        if name == "columns":
-            return self._summands(args[1], args[2])
-        if name == "row_squares":
-            return self.squares()
-        if name == "row_sums":
-            return float(self.columns) * self.mean(-1, keepdim=True)
-        if name == "unit_rows":
-            return self.by_length(0.0)
-        if name == "by_length":
-            return self.by_length(*args[1:], **named)
-        return self.reveal.of_entries(function, args, named)
+        return of_primitive(self, function, args, named)
 
-    def _summands(self, start: int, stop: int) -> Rows:
+    def columns_of_parts(self, start: int, stop: int) -> Rows:
         """Return the columns of whole parts of a direct sum."""
         chosen, place = [], 0
         for part in self.parts:
@@ -361,18 +336,6 @@ class Transposed:
         self.rows = rows
 
 
-def beside(rows: Sequence[Rows]) -> Rows:
-    """Put rows side by side: rows of the direct sum of their spaces."""
-    first = rows[0]
-    if all(x.power == first.power and same(x.value, first.value) for x in rows):
-        return first.like([p for x in rows for p in x.parts], first.value, first.power)
-    power = max(x.power for x in rows)
-    parts = [
-        scaled_part(x.value * x.root_to(x.power - power), part) for x in rows for part in x.parts
-    ]
-    return first.like(parts, 1.0, power)
-
-
 def of_equal_parts(a: Rows, b: Rows) -> tuple[Rows, Rows]:
     """Return two rows as rows of direct sums of the same sizes."""
     if len(a.parts) == len(b.parts):
@@ -390,17 +353,3 @@ def of_equal_parts(a: Rows, b: Rows) -> tuple[Rows, Rows]:
         sizes = [x.space.size for x in left[k * share : (k + 1) * share]]
         parts += part.split(part.space.pieces(sizes))
     return a.like(parts, a.value, a.power), b
-
-
-_OPERATORS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("add", "radd"), lambda a, b: a + b if isinstance(a, Rows) else b + a),
-    **dict.fromkeys(("mul", "rmul", "multiply"),
-                    lambda a, b: a * b if isinstance(a, Rows) else b * a),
-    **dict.fromkeys(("sub", "subtract"),
-                    lambda a, b: a - b if isinstance(a, Rows) else b.__rsub__(a)),
-    **dict.fromkeys(("div", "true_divide", "truediv"),
-                    lambda a, b: a / b if isinstance(a, Rows) else b.__rtruediv__(a)),
-    **dict.fromkeys(("matmul", "rmatmul"),
-                    lambda a, b: a @ b if isinstance(a, Rows) else b.__rmatmul__(a)),
-}  # fmt: skip
-"""Operators of torch with a tensor on the left."""

@@ -156,9 +156,9 @@ DERIVED = [
     ),
     Mutant(
         "torch-subtracts-rows-that-it-adds",
-        _FOLDER + "rows.py",
-        '**dict.fromkeys(("add", "radd"), lambda a, b: a + b if isinstance(a, Rows) else b + a),',
-        '**dict.fromkeys(("add", "radd"), lambda a, b: a - b if isinstance(a, Rows) else b + a),',
+        _FOLDER + "dispatch.py",
+        '**dict.fromkeys(("add", "radd"), lambda a, b: a + b if is_rows(a) else b + a),',
+        '**dict.fromkeys(("add", "radd"), lambda a, b: a - b if is_rows(a) else b + a),',
         ("test_derived_branches.py::test_a_norm_keeps_the_sign[1.0]",),
         blind=True,
     ),

@@ -1,0 +1,72 @@
+"""Functions of torch and primitives of descriptions when an operand is rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shaped_attention.derived.parts import same, scaled_part
+from shaped_attention.derived.spaces import DerivationError
+
+
+def is_rows(x: Any) -> bool:
+    """Return whether an operand is rows."""
+    return hasattr(x, "reveal")
+
+
+def of_torch(name: str, args: Any, named: dict[str, Any]) -> Any:
+    """Apply a function of torch."""
+    if name in ("cat", "concat", "concatenate"):
+        rows, dim = args if len(args) == 2 else (args[0], named.pop("dim", 0))
+        if dim not in (-1, 2) or not all(is_rows(x) for x in rows):
+            raise DerivationError("rows are joined side by side: torch.cat([x, y], dim=-1)")
+        return joined(rows)
+    operator = _OPERATORS.get(name)
+    if operator is not None and not named:
+        return operator(*args)
+    raise DerivationError(
+        f"{name} of rows has no exact chain; shaped_attention.numerics.primitives has "
+        "functions of single entries"
+    )
+
+
+def of_primitive(rows: Any, function: Callable[..., Any], args: Any, named: Any) -> Any:
+    """Apply a primitive, of which `rows` is an operand."""
+    name = function.__name__
+    if name == "concatenate":
+        return joined(args[0])
+    if name == "columns":
+        return rows.columns_of_parts(args[1], args[2])
+    if name == "row_squares":
+        return rows.squares()
+    if name == "row_sums":
+        return float(rows.columns) * rows.mean(-1, keepdim=True)
+    if name == "unit_rows":
+        return rows.by_length(0.0)
+    return rows.reveal.of_entries(function, args, named)
+
+
+def joined(rows: Sequence[Any]) -> Any:
+    """Concatenate rows along their columns: rows of the direct sum of their spaces."""
+    first = rows[0]
+    if all(x.power == first.power and same(x.value, first.value) for x in rows):
+        return first.like([p for x in rows for p in x.parts], first.value, first.power)
+    power = max(x.power for x in rows)
+    parts = [
+        scaled_part(x.value * x.root_to(x.power - power), part) for x in rows for part in x.parts
+    ]
+    return first.like(parts, 1.0, power)
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("add", "radd"), lambda a, b: a + b if is_rows(a) else b + a),
+    **dict.fromkeys(("mul", "rmul", "multiply"),
+                    lambda a, b: a * b if is_rows(a) else b * a),
+    **dict.fromkeys(("sub", "subtract"),
+                    lambda a, b: a - b if is_rows(a) else b.__rsub__(a)),
+    **dict.fromkeys(("div", "true_divide", "truediv"),
+                    lambda a, b: a / b if is_rows(a) else b.__rtruediv__(a)),
+    **dict.fromkeys(("matmul", "rmatmul"),
+                    lambda a, b: a @ b if is_rows(a) else b.__rmatmul__(a)),
+}  # fmt: skip
+"""Operators of torch with a tensor on the left."""
