@@ -19,7 +19,11 @@ import torch
 
 import shaped_attention as sa
 from benchmarks.speed import machine
+from shaped_attention.lazy.compiled.layer_programs import LayerPrograms
+from shaped_attention.lazy.compiled.network import CompiledNetwork
 from shaped_attention.lazy.deep import DeepNetwork
+from shaped_attention.lazy.deep_runs import Network
+from shaped_attention.lazy.gradient_norms import norms_of_layer
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.samplers.specification import specify
 
@@ -41,26 +45,52 @@ def seconds(run: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def forward_and_back(samples: int, depth: int, together: int = 128) -> tuple[float, float]:
-    """Return the times of the way forward, and of the way back, of shaped attention."""
-    spec = specify(
-        sa.ShapedAttention(0.35), V0, width=512, steps=depth, dt=1 / 512, samples=samples, seed=0
+ATTENTION = sa.ShapedAttention(0.35)
+
+
+def forward_and_back(network: Network) -> tuple[float, float]:
+    """Return the times of the way forward, and of the way back of a readout's gradient."""
+    start = time.process_time()
+    last = network.forward()
+    middle = time.process_time()
+    draws = network.source.stream("readout").draws()
+    r = Rows(last.space, tuple(part.fresh(4, draws) for part in last.space))
+    for _ in network.measured([r]):
+        pass
+    return middle - start, time.process_time() - middle
+
+
+def by_executors(samples: int, depth: int) -> dict[str, tuple[float, float]]:
+    """Return the times forward and back of shaped attention by torch and by recorded programs.
+
+    Of the programs, which take a second, it is the run with the median ratio of five.
+    """
+    spec = specify(ATTENTION, V0, width=512, steps=depth, dt=1 / 512, samples=samples, seed=0)
+    parts = [
+        forward_and_back(DeepNetwork(spec, 512, depth, k, 128, measure=norms_of_layer))
+        for k in range(0, samples, 128)
+    ]
+    programs = LayerPrograms(spec, 512, depth, 1, norms_of_layer)
+    runs = [
+        forward_and_back(CompiledNetwork(programs, spec, 512, depth, 0, samples)) for _ in range(5)
+    ]
+    compiled = sorted(runs, key=lambda run: run[1] / run[0])[2]
+    return {
+        "torch": (sum(x for x, _ in parts), sum(x for _, x in parts)),
+        "recorded programs": compiled,
+    }
+
+
+def chain_and_gradients(samples: int, depth: int) -> tuple[float, float]:
+    """Return the times of the compiled chain, and of the gradients' norms with all that they need.
+
+    That is recording, and what is done to the results.
+    """
+    run: dict[str, Any] = {"width": 512, "depth": depth, "samples": samples, "progress": False}
+    return (
+        seconds(lambda: sa.simulate_chain(ATTENTION, V0, **run)),
+        seconds(lambda: sa.gradient_norms(ATTENTION, V0, **run)),
     )
-    forward = back = 0.0
-    for first in range(0, samples, together):
-        network = DeepNetwork(spec, 512, depth, first, min(together, samples - first))
-        forward += seconds(network.forward)
-        last = network._tokens[-1]
-        draws = network.source.stream("readout").draws()
-        r = Rows(last.space, tuple(part.fresh(4, draws) for part in last.space))
-        back += seconds(lambda network=network, r=r: list(network.backward([r])))  # type: ignore[misc]
-    return forward, back
-
-
-def compiled_chain(samples: int, depth: int) -> float:
-    """Return the time of the compiled chain on the same way forward."""
-    run = {"width": 512, "depth": depth, "samples": samples, "progress": False}
-    return seconds(lambda: sa.simulate_chain(sa.ShapedAttention(0.35), V0, **run))  # type: ignore[arg-type]
 
 
 def explicit_step(width: int) -> float:
@@ -80,14 +110,21 @@ def explicit_step(width: int) -> float:
     return seconds(run)
 
 
+STEPS = 16
+"""Lazy steps that are timed together: one is too short."""
+
+
 def lazy_step(width: int, samples: int) -> float:
-    """Return the time of forward and backward pass of one layer and sample, lazily."""
-    used = seconds(
-        lambda: sa.gradient_norms(
-            GPT, V0, width=width, depth=1, samples=samples, loss="quadratic", dtype="float32"
-        )
-    )
-    return used / samples
+    """Return the mean time of forward and backward pass of one layer and sample, lazily."""
+
+    def run() -> None:
+        for seed in range(STEPS):
+            sa.gradient_norms(
+                GPT, V0, width=width, depth=1, samples=samples, loss="quadratic", dtype="float32",
+                seed=seed,
+            )  # fmt: skip
+
+    return seconds(run) / (STEPS * samples)
 
 
 def main() -> None:
@@ -98,22 +135,26 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=10**6, help="width of the training steps")
     options = parser.parse_args()
     print(machine())
-    forward_and_back(8, 4)
-    forward, back = forward_and_back(options.samples, options.depth)
-    print(
-        f"forward {forward:.1f} s, back {back:.1f} s at m = 4, n = 512, L = {options.depth}, "
-        f"{options.samples} samples: both {(forward + back) / forward:.2f} times forward"
-    )
-    chain = compiled_chain(options.samples, options.depth)
-    print(f"compiled chain {chain:.2f} s: both {(forward + back) / chain:.0f} times that")
+    by_executors(128, 4)
+    for name, (forward, back) in by_executors(options.samples, options.depth).items():
+        print(
+            f"{name}: forward {forward:.2f} s, back {back:.2f} s at m = 4, n = 512, "
+            f"L = {options.depth}, {options.samples} samples: both "
+            f"{(forward + back) / forward:.2f} times forward"
+        )
+    chain_and_gradients(4, 64)
+    runs = [chain_and_gradients(options.samples, options.depth) for _ in range(5)]
+    chain, gradients = (median(x) for x in zip(*runs, strict=True))
+    ratio = median(b / a for a, b in runs)
+    print(f"compiled chain {chain:.2f} s, gradient_norms {gradients:.2f} s: {ratio:.1f} times that")
     lazy_step(64, 1)
     for samples in (1, 32):
-        pairs = [(explicit_step(4096), lazy_step(4096, samples)) for _ in range(3)]
+        pairs = [(explicit_step(4096), lazy_step(4096, samples)) for _ in range(5)]
         ratio = median(a / b for a, b in pairs)
         print(
             "one layer at width 4,096, hidden 16,384, forward and back, a sample: explicit float32 "
-            f"{pairs[0][0]:.2f} s, lazy {pairs[0][1]:.4f} s in samples of {samples}: {ratio:.0f} "
-            "times"
+            f"{pairs[0][0]:.2f} s, lazy {pairs[0][1]:.4f} s (mean of {STEPS}) in samples of "
+            f"{samples}: {ratio:.0f} times"
         )
     for width in (10**3, 10**4, 10**5, options.largest):
         used = seconds(

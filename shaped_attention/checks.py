@@ -150,6 +150,21 @@ def check_keywords(function: Callable[..., Any], keywords: Iterable[str]) -> Non
             )
 
 
+def check_branch(block: object, branch: Any, tokens: Any) -> None:
+    """Raise ValueError unless a branch has the shape of the tokens, so that their sum is defined.
+
+    Torch would repeat a single row or column in silence.
+    """
+    expected, shape = tuple(tokens.shape)[-2:], getattr(branch, "shape", None)
+    if shape is None or tuple(shape)[-2:] != expected:
+        got = type(branch).__name__ if shape is None else f"shape {tuple(shape)[-2:]}"
+        rows, columns = expected
+        raise ValueError(
+            f"branch of {type(block).__name__} must return one row of {columns} columns for each "
+            f"of the {rows} tokens; got {got}"
+        )
+
+
 def bound_arguments(
     name: str, signature: inspect.Signature, values: Sequence[Any], named: Mapping[str, Any]
 ) -> inspect.BoundArguments:

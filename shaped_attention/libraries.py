@@ -136,13 +136,18 @@ else:
     class _TensorType(type):
         """The type of the stand-in for `torch.Tensor`: without torch nothing is a tensor."""
 
-        def __instancecheck__(cls, value: object) -> bool:
-            if "torch" not in sys.modules:
-                return False
-            # Blocks until a thread that is importing torch has finished.
-            import torch
+        real: type | None = None
 
-            return isinstance(value, torch.Tensor)
+        def __instancecheck__(cls, value: object) -> bool:
+            real = _TensorType.real
+            if real is None:
+                if "torch" not in sys.modules:
+                    return False
+                # Blocks until a thread that is importing torch has finished.
+                import torch
+
+                real = _TensorType.real = torch.Tensor
+            return isinstance(value, real)
 
     class Tensor(metaclass=_TensorType):
         """A placeholder for `torch.Tensor` in annotations and in `isinstance`."""

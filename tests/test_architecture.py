@@ -6,10 +6,13 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pytest
+
 from docs import _layers
 
 KNOWN = (
-    "base", "coupling", "normalised_limit", "limit", "overrides", "parameters", "state", "tangents",
+    "base", "coupling", "limit", "normalised_limit", "overrides", "parameters", "reasons",
+    "tangents",
 )  # fmt: skip
 """What a block, a parameter and a pattern are, derivatives, and the start of a layer's limit."""
 
@@ -78,6 +81,7 @@ def test_no_cycle():
         left = {name: others for name, others in left.items() if name not in free}
 
 
+@pytest.mark.quick
 def test_samplers_know_no_block():
     """They import what a block, a parameter and a pattern are, and none of the blocks."""
     imports = _layers.all_imports()

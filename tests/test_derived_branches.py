@@ -11,9 +11,14 @@ import pytest
 import torch
 
 import shaped_attention as sa
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.rotations import turned
+from shaped_attention.derived.reveal import derived_step, seen_weights
+from shaped_attention.derived.state import State
+from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.primitives import (
     by_mean_square,
+    constant,
     exp,
     leaky,
     normal_cdf,
@@ -132,10 +137,54 @@ def centred_units(tokens: Any, project: Any, n: int) -> Any:
     return (both + project(apart, n) / 5**0.5) / n**0.5
 
 
+def mean_of_unequal_parts(tokens: Any, project: Any, n: int) -> Any:
+    """The mean of two projections side by side, one of them as wide as the tokens."""
+    both = torch.cat([project(tokens, n), project(tokens, 4)], dim=-1)
+    return 3.0 * (project(both.mean(-1, keepdim=True), n) / n**0.5)
+
+
+def centred_unequal_parts(tokens: Any, project: Any, n: int) -> Any:
+    """Projections side by side less twice their mean."""
+    both = torch.cat([project(tokens, 12) / n**0.5, project(tokens, 3) / n**0.5], dim=-1)
+    return project(both - 2.0 * both.mean(-1, keepdim=True), n) / 15**0.5
+
+
+def mean_of_units_and_rows(tokens: Any, project: Any, n: int) -> Any:
+    """The mean of hidden units, whose entries are drawn, and a projection side by side."""
+    units = tanh(project(tokens, 12) / n**0.5)
+    both = torch.cat([units, project(tokens, 5) / n**0.5], dim=-1)
+    return 3.0 * (project(both.mean(-1, keepdim=True), n) / n**0.5)
+
+
+def halves_less_their_mean(tokens: Any, project: Any, n: int) -> Any:
+    """Two halves side by side are as wide as the tokens, and have nothing to do with them."""
+    both = torch.cat([project(tokens, n // 2), project(tokens, n // 2)], dim=-1) / n**0.5
+    return project(both - both.mean(-1, keepdim=True), n) / n**0.5
+
+
+def one_gate_for_all(tokens: Any, project: Any, n: int) -> Any:
+    """A gate with a single row, which acts on the units of all tokens."""
+    gate = tanh(project(first_of(tokens), 9) / n**0.5)
+    return project(gate * (project(tokens, 9) / n**0.5), n) / 3.0
+
+
+def first_of(tokens: Any) -> Any:
+    """Return the first token."""
+    return constant(np.eye(1, tokens.shape[-2]), like=tokens) @ tokens
+
+
+def tokens_before(tokens: Any, project: Any, n: int) -> Any:
+    """Each token sees the one before, and the first the last; one row is selected by a slice."""
+    x = project(tokens, n) / n**0.5
+    return x + 0.5 * x[:, [-1, 0, 1]] + 0.3 * (project(tokens, n) / n**0.5)[:, 1:2]
+
+
 BRANCHES = (
     latent_mean, kernel_attention, mixed_units, different_gates, lengths,
     second_projection_of_units, summed_projections, scores_of_both, normed_branch_twice,
     units_twice, turned_queries, centred_units, tokens_as_keys, sum_before_its_terms,
+    mean_of_unequal_parts, centred_unequal_parts, mean_of_units_and_rows, halves_less_their_mean,
+    one_gate_for_all, tokens_before,
 )  # fmt: skip
 
 
@@ -235,7 +284,9 @@ class CentredMeans(sa.Block):
     def branch(self, p: Any, tokens: Any, project: Any) -> Any:
         n = tokens.shape[-1]
         units = n**0.5 * tanh(project(tokens, 12) / n**0.5)
-        rows = (project(tokens, 5) / n**0.5, project(tokens, 5), units)
+        parts = torch.cat([project(tokens, 12), project(tokens, 3)], dim=-1)
+        mixed = torch.cat([tanh(project(tokens, 4) / n**0.5), project(tokens, 5) / n**0.5], dim=-1)
+        rows = (project(tokens, 5) / n**0.5, project(tokens, 5), units, parts, mixed)
         means = [(x - self.factor * x.mean(-1, keepdim=True)).mean(-1, keepdim=True) for x in rows]
         sums = [row_sums(x) - x.shape[-1] * x.mean(-1, keepdim=True) for x in rows]
         return sum([*means, *sums[1:]], sums[0]) * (project(tokens, n) / n**0.5)
@@ -250,54 +301,41 @@ def test_centred_rows_have_no_mean() -> None:
     assert np.abs(wrong - expected).max() > 0.01
 
 
-def entries_of_tokens(tokens: Any, project: Any, n: int) -> Any:
-    return project(tanh(tokens), n) / n**0.5
+@dataclass(frozen=True)
+class SumBeforeATerm(sa.Block):
+    """Attention whose queries come from a sum, of which one term is used again."""
+
+    gamma: float = 0.7
+    limit = "not needed"
+
+    def _weights(self, tokens: Any, project: Any) -> tuple[Any, Any]:
+        n = tokens.shape[-1]
+        a, b = project(tokens, 8, "a"), project(2.0 * tokens, 8, "b")
+        q = unit_rows(project(a + b, 6, "q"))
+        return a, everywhere(q @ project(tokens, 6, "k").mT / n**0.5)
+
+    def attention_weights(self, p: Any, tokens: Any, project: Any) -> Any:
+        yield 0, self._weights(tokens, project)[1]
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        a, weights = self._weights(tokens, project)
+        SEEN.append(weights)
+        return weights @ project(a, tokens.shape[-1], "v") / 3.0
 
 
-def torch_function(tokens: Any, project: Any, n: int) -> Any:
-    return project(torch.relu(project(tokens, n)), n) / n
+SEEN: list[Any] = []
 
 
-def unknown_frames(tokens: Any, project: Any, n: int) -> Any:
-    x, y = (project(tokens, 5) for _ in range(2))
-    _ = project(by_mean_square(x, 0.0), n), project(by_mean_square(y, 0.0), n)
-    return (x @ y.mT / n) @ (project(tokens, n) / n**0.5)
+def test_weights_are_those_of_the_step() -> None:
+    """Even if the step had to be repeated because one term of a sum is used twice."""
+    block, start = SumBeforeATerm(), State((torch.linalg.cholesky(torch.tensor(V0))[None],))
 
+    def numbers() -> TorchNumbers:
+        return TorchNumbers(Keys(0, "chain"), torch.arange(1), 0, (0,))
 
-def means(tokens: Any, project: Any, n: int) -> Any:
-    return project(tokens - tokens.mean(-1, keepdim=True), n) / n**0.5
-
-
-def tensor_product(tokens: Any, project: Any, n: int) -> Any:
-    return tokens @ torch.eye(n, dtype=torch.float64)
-
-
-def other_width(tokens: Any, project: Any, n: int) -> Any:
-    return project(tokens, n + 1) / n**0.5
-
-
-REFUSED = {
-    entries_of_tokens: "a function of single entries of tokens has no exact chain",
-    torch_function: "relu of rows has no exact chain; shaped_attention.numerics.primitives has",
-    unknown_frames: "two projections whose lengths are both known have an inner product",
-    means: "takes the mean of the entries of tokens, so its `means` must be True",
-    tensor_product: r"multiplied by new weights, project\(x, columns\), or by the transpose of",
-    other_width: "rows of 8 and of 9 columns have no sum and no product",
-}
-
-
-@pytest.mark.parametrize("branch", REFUSED, ids=lambda x: x.__name__)
-@pytest.mark.parametrize("eager", [False, True])
-def test_what_has_no_chain_says_why(branch: Any, eager: bool, monkeypatch: Any) -> None:
-    """The message has the block, the reason, and what to do; networks with weights still run."""
-    monkeypatch.setitem(globals(), "BRANCHES", (branch,))
-    size = {"width": WIDTH, "depth": 1, "samples": 2, "progress": False}
-    with (
-        sa.eager() if eager else pytest.MonkeyPatch.context(),
-        pytest.raises(ValueError, match="whose chain cannot be derived from its branch") as found,
-    ):
-        sa.simulate_chain(Custom(0), V0, **size)
-    assert found.match(REFUSED[branch])
-    assert found.match("without one, the block gives the reason as its no_chain")
-    if branch is not other_width:
-        assert np.isfinite(sa.simulate_network(Custom(0), V0, **size).V.values).all()
+    SEEN.clear()
+    derived_step(block, at_depth(block, 0.0), start, numbers(), WIDTH)
+    first, second = SEEN
+    assert (first - second).abs().max() > 1e-3
+    ((_, weights),) = seen_weights(block, at_depth(block, 0.0), start, numbers(), WIDTH)
+    torch.testing.assert_close(weights, second)

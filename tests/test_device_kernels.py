@@ -203,8 +203,8 @@ def test_every_operation_is_in_a_kernel_of_these_tests(monkeypatch):
                 run()
     assert {"hidden_start", "hidden_draw", "hidden_add"} <= seen
     kinds = {name.removesuffix("_of") for name in seen}
-    # Parts of a sum over hidden units are made for threads of the host.
-    assert set(OPERATIONS) - kinds == {"activated_gram", "sum_of_parts"}
+    # Parts of a sum over hidden units, and recorded gradients, are for threads of the host.
+    assert set(OPERATIONS) - kinds == {"activated_gram", "orthonormal", "sum_of_parts"}
 
 
 def test_fields_have_the_names_of_the_registry():

@@ -53,8 +53,8 @@ def test_the_kernel_makes_the_numbers_of_torch(precision: str) -> None:
 @pytest.mark.parametrize("most", [1, 40, 10**6])
 def test_products_by_blocks_of_columns_are_those_of_the_cpu(most: int) -> None:
     x = torch.linspace(-1.0, 1.0, 3 * 2 * 5, dtype=torch.float64).reshape(3, 2, 5)
-    product = WeightProduct(Draws(KEY, torch.arange(4, 7), 2), 4)
-    expected = WeightProduct(Draws(KEY, torch.arange(4, 7), 2), 4)(x, 9)
+    product = WeightProduct(Draws(KEY, torch.arange(4, 7), 2))
+    expected = WeightProduct(Draws(KEY, torch.arange(4, 7), 2))(x, 9)
     found = product.by_blocks(x, 9, 0, most)
     assert torch.allclose(found, expected, rtol=0.0, atol=1e-13)
     assert not torch.allclose(product.by_blocks(x, 9, 1, most), expected, atol=0.1)

@@ -128,6 +128,10 @@ def test_programs_have_a_line_for_each_instruction():
     assert "activated_gram(r" in text
     assert "leaky(h, 1, 0.823223)" in text
     assert lines[-1] == "  new factor: r27"
+    legend = str(sa.explain(Linear(0.5), tokens=3, width=32, program=True)).split("\n\n")[-1]
+    assert legend.splitlines()[:2] == ["where", "  combine(a, b, s, t) = s a + t b"]
+    assert "multiply_tn" not in legend
+    assert "where" not in str(sa.explain(Linear(0.5)))
 
 
 def test_scalars_that_change_with_depth_are_seen():

@@ -117,7 +117,7 @@ def cosines(width, samples):
         collected.append(inner(gradient, self.rows).diagonal(dim1=1, dim2=2).numpy())
         return result
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, sa.eager():
         patch.setattr(forgetting.Border, "down", watched)
         lazily(GPT, width, "cross-entropy:3", samples)
     network = Explicit(GPT, width, DEPTH, samples, 9)
@@ -273,3 +273,11 @@ def test_bad_input():
     with Tape() as tape, pytest.raises(ValueError, match="the mean of rows is over their entries"):
         sa.lazy.Space(3).normal(2).mean(0)
     assert tape.matrices == []
+
+
+def test_a_loss_that_is_not_finite_is_an_error() -> None:
+    run = {"width": 16, "depth": 1, "samples": 3}
+    with pytest.raises(FloatingPointError, match="loss is not finite"):
+        sa.gradient_norms(
+            sa.ShapedAttention(0.5), np.eye(2), loss=lambda f: (-f.abs().sum(1)).log(), **run
+        )

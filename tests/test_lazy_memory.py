@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.lazy import deep, networks, training
+from shaped_attention.lazy import deep_runs, networks, training
 from tests.test_memory import Live
 
 PLAIN: dict[str, Any] = {"centring": False, "identity": False, "scaled_temperature": False}
@@ -34,7 +35,7 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         noted.append(networks.of_rows(entries, spec.dtype.itemsize))
         return real(entries, spec, *rest)
 
-    for module in (deep, training):
+    for module in (deep_runs, training):
         monkeypatch.setattr(module, "chunk_of_samples", chunk_of_samples)
     return noted
 
@@ -66,9 +67,22 @@ def test_training(
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("loss", ["readout", "cross-entropy:3"])
 def test_gradients(name: str, loss: str, estimates: list[float]) -> None:
-    with Live() as live:
+    with Live() as live, sa.eager():
         sa.gradient_norms(
             LAYERS[name], V0, width=2000, depth=6, samples=SAMPLES, loss=loss, of=["weights"]
         )
     ratio = estimates[-1] / (live.peak / SAMPLES)
+    assert 1.0 <= ratio <= 4.0, ratio
+
+
+def test_compiled_gradients(estimates: list[float]) -> None:
+    """Without the buffers of tiles, which do not depend on the samples."""
+    samples = 2048
+    run: dict[str, Any] = {"width": 2000, "depth": 30, "samples": samples}
+    sa.gradient_norms(LAYERS["attention"], V0, **run)  # code is compiled once
+    tracemalloc.start()
+    sa.gradient_norms(LAYERS["attention"], V0, **run)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    ratio = estimates[-1] / (peak / samples)
     assert 1.0 <= ratio <= 4.0, ratio

@@ -91,8 +91,8 @@ def test_a_tensor_on_the_host_is_noticed(
     triangular = directions._triangular
 
     def elsewhere(rows: torch.Tensor, length: torch.Tensor) -> Any:
-        lower, units = triangular(rows, length)
-        return lower, units + torch.zeros(rows.shape[1:], dtype=rows.dtype)
+        lower, units, new = triangular(rows, length)
+        return lower, units + torch.zeros(rows.shape[1:], dtype=rows.dtype), new
 
     monkeypatch.setattr(directions, "_triangular", elsewhere)
     with pytest.raises(RuntimeError):

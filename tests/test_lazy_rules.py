@@ -173,7 +173,7 @@ def test_a_tape_goes_back_once_and_for_its_own_loss():
         other.backward(loss)
     with lazy.Tape() as tape:
         loss = x.squares().sum((1, 2))
-    with pytest.raises(ValueError, match=r"loss must be a tensor \(samples,\); got Rows"):
+    with pytest.raises(ValueError, match=r"loss must be a tensor \(1,\), one number .* Rows"):
         tape.backward(x)
     for _ in range(2):
         tape.backward(loss, keep=True)
@@ -255,6 +255,8 @@ def test_a_tensor_beside_rows_gets_its_gradient():
             r"mixes 3 rows must have 3 columns; got",
         ),
         (lambda x, w: x[0], r"rows are selected by x\[:, 1:3\]"),
+        (lambda x, w: x.squares() @ w, "matmul needs rows: a Matrix multiplies rows only, x @ W;"),
+        (lambda x, w: torch.cat([w, w]), "cat needs rows: a Matrix multiplies rows only"),
         (lambda x, w: torch.linalg.multi_dot([x, x]), "does not take rows in this form"),
         (lambda x, w: x.space.normal(0), "rows must be an integer >= 1; got 0"),
         (lambda x, w: x.space.rows(torch.zeros(0, 2)), r"coordinates must be \(r, c\) or"),
@@ -266,10 +268,27 @@ def test_what_rows_cannot_do_is_said_in_a_sentence(call, message):
         call(space.normal(3), lazy.Matrix(space, space))
 
 
+def test_a_loss_has_a_number_for_each_sample():
+    """A mean over samples would divide their gradients by their number."""
+    space = lazy.Space(8, samples=3)
+    w = lazy.Matrix(space, space)
+    with lazy.Tape() as tape:
+        loss = (space.normal(2) @ w).squares().sum((1, 2))
+    for wrong in (loss.mean(), loss[:2], loss[:, None]):
+        with pytest.raises(ValueError, match=r"loss must be a tensor \(3,\), one number for each"):
+            tape.backward(wrong)
+    tape.backward(loss)
+    assert (w.gradient_norm() > 0.0).all()
+
+
 def test_methods_of_tensors_are_named():
     x = lazy.Space(8, samples=2).normal(3)
     with pytest.raises(AttributeError, match=r"rows have no sum, .* x.entries\(\).sum"):
         x.sum()
+    with pytest.raises(
+        AttributeError, match=r"draws them all; of single entries: torch.relu\(x\)$"
+    ):
+        x.relu()
     with pytest.raises(AttributeError, match="no attribute 'summe'"):
         x.summe()
 

@@ -7,12 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.jit import LANES, tile_buffer
 from shaped_attention.numerics.operations import simple
+from shaped_attention.numerics.operations.orthonormal import (
+    by_torch,
+    orthonormal,
+    traced_orthonormal,
+)
 from shaped_attention.numerics.operations.registry import OPERATIONS, operation, primitive
 from shaped_attention.numerics.operations.stacks import table_of
 from shaped_attention.numerics.plan import Plan
@@ -21,6 +28,15 @@ from tests.test_tangents import UNARY, WIDE, normals
 
 Array = NDArray[np.float64]
 Row = tuple[Callable[[Any], Any], tuple[int, int]]
+
+
+def directions_of(x: Any) -> Any:
+    """Return [L, E, d], which only recorded descriptions use."""
+    lengths = pr.sqrt(pr.row_squares(x))
+    if isinstance(x, Tensor):
+        return orthonormal(x, lengths[..., 0])
+    return traced_orthonormal(x, lengths)
+
 
 ROWS: dict[str, Row] = {
     name: row
@@ -36,6 +52,8 @@ ROWS: dict[str, Row] = {
     "turned row": (lambda x: x.mT * pr.column_sums(x.mT), (1, 4)),
     "lower": (lambda x: pr.lower(x) @ pr.compress(x), (3, 5)),
     "cholesky": (lambda x: pr.cholesky(x @ x.mT), (3, 5)),
+    "orthonormal": (lambda x: directions_of(x), (3, 5)),
+    "orthonormal, dependent rows": (lambda x: directions_of(x @ (x.mT @ x)), (4, 2)),
 }
 """A function of a matrix for each operation, and the shape of the matrix."""
 
@@ -73,6 +91,19 @@ def test_executors_agree(name: str) -> None:
     (values,) = Plan.of(program, lambda _: None, np.zeros(1)).run([entries], np.arange(LANES), 0)
     for result in (on_a_tile(program, entries), values):
         np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32])
+def test_directions_by_torch(kind: torch.dtype) -> None:
+    """What devices, and long rows, take."""
+    rows = normals(5, 4, 9).to(kind)
+    rows[:, 2] = 2.0 * rows[:, 0]
+    rows[2, 3] = 0.0
+    lengths = torch.linalg.vector_norm(rows, dim=-1)
+    value, expected = orthonormal(rows, lengths), by_torch(rows, lengths)
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=100 * torch.finfo(kind).eps)
+    assert (value[:, 2, -1] == 0.0).all()
 
 
 def test_every_operation_has_a_row() -> None:

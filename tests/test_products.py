@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shaped_attention.numerics.jit import LANES, tile_buffer
-from shaped_attention.numerics.operations.products import lower_half, mirror, multiply
+from shaped_attention.numerics.operations.products import mirror, multiply
 
 SIZES = [(1, 1, 1), (2, 3, 1), (3, 2, 5), (4, 4, 4), (5, 7, 6), (7, 5, 9), (1, 9, 8), (11, 8, 3)]
 
@@ -53,7 +53,7 @@ def test_products(rows: int, inner: int, columns: int, triangles: tuple[bool, bo
             multiply(
                 buf, 3, columns + 2, x, *((1, rows) if a_turned else (inner, 1)),
                 y, *((inner, 1) if b_turned else (1, columns)), rows, inner, columns,
-                False, a_lower, b_lower, False,
+                False, a_lower, b_lower, False, False, False,
             )  # fmt: skip
             found = buf[3 : 3 + rows * (columns + 2), :LANES].reshape(rows, columns + 2, LANES)
             np.testing.assert_allclose(found[:, :columns], expected, atol=1e-14)
@@ -69,7 +69,7 @@ def test_transposed_triangles(rows: int, inner: int, columns: int, turned: bool)
     a, b = _lower(_normals(*sizes[0])), _lower(_normals(*sizes[1], 1))
     buf, (x, y) = _tile(a, b)
     strides = ((1, rows), (1, columns)) if turned else ((inner, 1), (inner, 1))
-    flags = (turned, not turned, turned, not turned)
+    flags = (turned, not turned, turned, not turned, False, False)
     multiply(buf, 0, columns, x, *strides[0], y, *strides[1], rows, inner, columns, *flags)
     result = buf[: rows * columns, :LANES].reshape(rows, columns, LANES)
     left, right = (a.swapaxes(0, 1), b) if turned else (a, b.swapaxes(0, 1))
@@ -85,12 +85,14 @@ def test_gram_matrices(rows: int, inner: int, lower: bool) -> None:
     expected = _in_order(a, a.swapaxes(0, 1))
     buf, (x,) = _tile(a)
     for times in (1.0, 2.0):
-        lower_half(buf, 0, x, inner, 1, rows, inner, lower, times > 1.0)
+        x_twice, flags = (x, inner, 1, x, inner, 1), (False, lower, False, lower, True, times > 1.0)
+        multiply(buf, 0, rows, *x_twice, rows, inner, rows, *flags)
         mirror(buf, 0, rows)
         found = buf[: rows * rows, :LANES].reshape(rows, rows, LANES)
         np.testing.assert_allclose(found, times * expected, atol=1e-13)
         np.testing.assert_array_equal(found, found.swapaxes(0, 1))
-    lower_half(buf, 0, x, 1, inner, inner, rows, False, False)
+    flags = (False, False, False, False, True, False)
+    multiply(buf, 0, inner, x, 1, inner, x, 1, inner, inner, rows, inner, *flags)
     mirror(buf, 0, inner)
     found = buf[: inner * inner, :LANES].reshape(inner, inner, LANES)
     np.testing.assert_allclose(found, _in_order(a.swapaxes(0, 1), a), atol=1e-13)
@@ -101,7 +103,7 @@ def test_the_block_of_an_entry_does_not_change_its_rounding() -> None:
     """The product of eleven rows has the bits of the products of each row alone."""
     a, b = _normals(11, 13), _normals(13, 7)
     buf, (x, y) = _tile(a, b)
-    flags = (False, False, False, False)
+    flags = (False,) * 6
     multiply(buf, 0, 7, x, 13, 1, y, 1, 7, 11, 13, 7, *flags)
     whole = buf[:77].copy()
     for i in range(11):

@@ -133,10 +133,11 @@ def test_a_chain_loads_what_it_uses():
     assert "torch" in loaded(f"{CHAIN[:-1]}, dtype='float32')", 600.0)
 
 
-MOST_MODULES = 69
+MOST_MODULES = 70
 """Modules and folders of the package that a first chain of attention may load."""
 
 
+@pytest.mark.quick
 def test_a_first_chain_reads_few_files():
     chain = (
         "import shaped_attention as sa; sa.simulate_chain(sa.ShapedAttention(0.5),"

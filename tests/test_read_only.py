@@ -17,7 +17,7 @@ import numpy as np
 from shaped_attention.numerics import jit
 from shaped_attention.numerics.operations import products
 buf = np.ones((8, jit.STRIDE))
-products.lower_half(buf, 4, 0, 2, 1, 2, 2, False, False)
+products.multiply(buf, 4, 2, 0, 2, 1, 0, 2, 1, 2, 2, 2, *[False] * 6)
 print(jit.__file__, buf[7, 0])
 """
 VERSION = """

@@ -8,8 +8,8 @@ from typing import Any
 
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block, Layer, blocks_of, pattern_of
-from shaped_attention.blocks.normalised import NORMS, Normalised
-from shaped_attention.blocks.parallel import Parallel
+from shaped_attention.blocks.normalised import NORMS
+from shaped_attention.blocks.parameters import blocks_inside
 from shaped_attention.checks import (
     argument_error,
     check_choice,
@@ -178,10 +178,8 @@ class Model:
         return [pattern[k % len(pattern)] for k in range(self.depth)]
 
 
-def attention_of(block: object) -> list[ShapedAttention]:
+def attention_of(block: Block) -> list[ShapedAttention]:
     """Return the attention in a block, which may have norms or parallel branches."""
-    if isinstance(block, Normalised):
-        return attention_of(block.inner)
-    if isinstance(block, Parallel):
-        return [attention for part in block.blocks for attention in attention_of(part)]
-    return [block] if isinstance(block, ShapedAttention) else []
+    if isinstance(block, ShapedAttention):
+        return [block]
+    return [attention for part in blocks_inside(block) for attention in attention_of(part)]

@@ -18,8 +18,9 @@ from shaped_attention.architectures.tokens import (
     mean_covariance,
     normalised,
 )
-from shaped_attention.blocks.base import Block, check_chain
+from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.reasons import check_chain
 from shaped_attention.derived.reveal import seen_weights
 from shaped_attention.derived.state import State, covariance
 from shaped_attention.libraries import torch

@@ -36,11 +36,10 @@ As an example, the block X' = lambda X + gamma X W / sqrt n. Its V' - V has the 
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -52,10 +51,11 @@ from shaped_attention.blocks.parameters import (
     Parameters,
     Schedule,
     blocks_in,
+    blocks_inside,
     check_ranges,
     plain_fields,
 )
-from shaped_attention.checks import argument_error
+from shaped_attention.checks import argument_error, check_branch
 from shaped_attention.derived.reveal import derived_root, derived_step
 from shaped_attention.derived.rows import Rows
 from shaped_attention.derived.state import State
@@ -112,16 +112,11 @@ class Block(ABC):
             """The coupling of chain and limit, or the reason why the two are not coupled."""
 
         @property
-        def no_chain(self) -> str:
-            """The reason why there is no exact chain; empty if there is one."""
-
-        @property
         def fixed(self) -> tuple[str, ...]:
             """Fields that neither change with depth nor have derivatives."""
     else:
         limit = "its limit is not given"
         coupling = "it does not map its random numbers to increments of the limit (coupling)"
-        no_chain = ""
         fixed = ()
     overridden: ClassVar[tuple[str, ...]] = ()
     """Parts of the mathematics that a class changes in one that it derives from."""
@@ -161,9 +156,14 @@ class Block(ABC):
         return type(self).root is not Block.root
 
     @property
+    def no_chain(self) -> str:
+        """The reason why there is no exact chain; empty if there is one."""
+        return next((block.no_chain for block in blocks_inside(self) if block.no_chain), "")
+
+    @property
     def groups(self) -> int:
         """Number of groups of equal size into which the columns of the branch fall."""
-        return 1
+        return math.lcm(*(block.groups for block in blocks_inside(self)))
 
     @property
     def means(self) -> bool:
@@ -171,7 +171,7 @@ class Block(ABC):
 
         The state then holds the means as a column (`State.means`).
         """
-        return False
+        return any(block.means for block in blocks_inside(self))
 
     def skip_weight(self, p: Parameters) -> Any:
         """Return lambda, the weight of the skip connection."""
@@ -183,7 +183,9 @@ class Block(ABC):
         """Return the branch; that of rows by the block's own `root`, if it has one."""
         if isinstance(tokens, Rows) and self.has_own_root:
             return project.root(self, p, tokens)
-        return self.branch(p, tokens, project)
+        branch = self.branch(p, tokens, project)
+        check_branch(self, branch, tokens)
+        return branch
 
     def forward(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Apply the block to tokens."""
@@ -202,12 +204,14 @@ class Block(ABC):
         """Take the state of layer l to that of layer l + 1, exactly in law at this width."""
         return derived_step(self, p, state, numbers, width)
 
-    def check(self, tokens: int, width: int | None) -> None:  # noqa: B027 (most need no check)
+    def check(self, tokens: int, width: int | None) -> None:
         """Raise ValueError if the block cannot act on this number of tokens at this width."""
+        for block in blocks_inside(self):
+            block.check(tokens, width)
 
     def widest(self, width: int) -> int:
         """Return the largest column count in a branch with real weights, to estimate memory."""
-        return width
+        return max([width, *(block.widest(width) for block in blocks_inside(self))])
 
     def specification(self) -> dict[str, Any]:
         """Return the name and the fields as plain data that JSON can hold."""
@@ -220,6 +224,8 @@ class Block(ABC):
 
 
 def _plain_field(value: Any) -> Any:
+    if type(value) in (float, int, bool, str):
+        return value
     if inner := blocks_in(value):
         plain = [x.specification() for x in inner]
         return plain if isinstance(value, tuple) else plain[0]
@@ -283,6 +289,7 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
         If `layer` is neither a block nor a non-empty list of blocks.
     """
     if isinstance(layer, Block):
+        _check_fields(layer)
         return (layer,)
     if isinstance(layer, Pattern):
         return tuple(block for blocks in layer.layers for block in blocks)
@@ -297,7 +304,18 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
     for i, block in enumerate(layer):
         if not isinstance(block, Block):
             raise argument_error(f"layer[{i}]", "a block", block)
+        _check_fields(block)
     return tuple(layer)
+
+
+def _check_fields(block: Block) -> None:
+    kind = type(block)
+    if not is_dataclass(block):
+        raise ValueError(f"{kind.__name__} must be a dataclass: @dataclass(frozen=True)")
+    if kind.forward is Block.forward and not hasattr(block, "gamma"):
+        raise ValueError(
+            f"{kind.__name__} must have a field gamma, by which its branch is multiplied"
+        )
 
 
 def pattern_of(layer: Layer | Pattern) -> tuple[tuple[Block, ...], ...]:
@@ -311,82 +329,6 @@ def specification_of(pattern: Sequence[Sequence[Block]]) -> Any:
     return layers[0] if len(layers) == 1 else {"pattern": layers}
 
 
-def limit_reason(block: Block) -> str:
-    """Return why a block has no limit; empty if it has one."""
-    if isinstance(block.limit, str):
-        return block.limit
-    skip = getattr(block, "skip", None)
-    if skip is not None and not _on_the_circle(skip, block.gamma):
-        return (
-            "its skip weight is not sqrt(1 - gamma^2), so that a layer changes V by order 1, "
-            "not 1/n"
-        )
-    return ""
-
-
-def limit_of(block: Block) -> Limit:
-    """Return the limit of a block that has one (`check_limit`)."""
-    limit = block.limit
-    assert not isinstance(limit, str), limit
-    return limit
-
-
-def check_limit(layer: Layer) -> None:
-    """Raise ValueError, with the reason, if the layer has no limit."""
-    blocks = blocks_of(layer)
-    for block in blocks:
-        reason = limit_reason(block) or _reason_against(block, blocks[0])
-        if reason:
-            raise ValueError(f"layer contains {block!r}, which has no limit: {reason}")
-
-
-def _reason_against(block: Block, first: Block) -> str:
-    """Return why two blocks have no limit together; empty if they have one."""
-    ours, theirs = limit_of(block).norm, limit_of(first).norm
-    if (ours and ours.relaxes) == (theirs and theirs.relaxes):
-        return ""
-    return (
-        f"the layer also contains {first!r}; the sums of all blocks must be normalised, or those "
-        "of none, and the same holds for their branches"
-    )
-
-
-def _on_the_circle(skip: Parameter, gamma: Parameter) -> bool:
-    if isinstance(skip, Schedule) or isinstance(gamma, Schedule):
-        return False
-    return math.isclose(skip**2 + gamma**2, 1.0, rel_tol=1e-12)
-
-
-def chain_reason(block: Block) -> str:
-    """Return why a block has no exact chain; empty if it has one."""
-    return block.no_chain
-
-
-def coupling_reason(block: Block, tokens: int, width: int) -> str:
-    """Return why chain and limit of a block cannot be coupled; empty if they can."""
-    coupling = block.coupling
-    return coupling if isinstance(coupling, str) else coupling.reason_against(tokens, width)
-
-
-def check_chain(layer: Layer) -> None:
-    """Raise ValueError, with the reason, if a block of the layer has no exact chain."""
-    for block in blocks_of(layer):
-        reason = chain_reason(block)
-        if reason:
-            raise ValueError(f"layer contains {block!r}, which has no chain: {reason}")
-
-
 def needs_means(blocks: Iterable[Block]) -> bool:
     """Return whether the state of a process of these blocks has the means of the tokens."""
     return any(block.means for block in blocks)
-
-
-def check_storable(block: Block) -> None:
-    """Raise ValueError, before a run, unless a result can store the block."""
-    try:
-        json.dumps(block.specification())
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"layer contains {block!r}, which is not a dataclass with plain data as fields "
-            f"({error})"
-        ) from None

@@ -9,11 +9,11 @@ closed form in its place is faster. What a layer needs of blocks with norms is i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.numerics.dual import Dual
@@ -172,22 +172,17 @@ class NormTerms:
         """Whether the variances of networks fluctuate about 1 by order 1 / sqrt n."""
         return False
 
-    @property
-    def branch(self) -> Limit | None:
-        """The limit of a branch that is normalised before it is added, or None.
+    def branch(self, p: Parameters) -> tuple[Limit, Parameters] | None:
+        """Return limit and parameters of a branch that is normalised before it is added, or None.
 
-        `branch_parameters` are its parameters. A step of it, divided by the lengths of its rows,
-        enters through `moved`; the limit describes the remaining part of the block.
+        A step of it, divided by the lengths of its rows, enters through `moved`; the limit
+        describes the remaining part of the block.
         """
         return None
 
     def weights(self, p: Parameters) -> tuple[Any, Any]:
         """Return lambda^2 and gamma^2, whose sum is 1."""
         return 1.0 - p.gamma**2, p.gamma**2
-
-    def branch_parameters(self, p: Parameters) -> Parameters:
-        """Return the parameters of `branch`, those of its own Gram matrix."""
-        return p
 
     def moved(self, p: Parameters, factor: M, branch: M) -> M:
         """Return the factor after a step of `branch`, whose new factor is given."""
@@ -270,11 +265,16 @@ def relative_speed(limit: Limit, p: Parameters, factor: M) -> M:
         size = column_sums(row_squares(v)) + _TINY
         speed = speed + sqrt(column_sums(row_squares(growth)) / size)
     for probe in range(_PROBES):
-        noise = limit.factor_noise(p, factor, _Signs(factor, probe))
+        noise = limit.factor_noise(p, factor, _Given(factor, _signs(probe)))
         if noise is None:
             break
         speed = speed + (_NOISE / _PROBES) * (column_sums(row_squares(noise)) / square)
     return speed
+
+
+def _signs(probe: int) -> Callable[[range], Any]:
+    generator = np.random.default_rng(probe)
+    return lambda places: generator.choice([-1.0, 1.0], len(places))
 
 
 def unit_increments(
@@ -285,17 +285,18 @@ def unit_increments(
     They have the type and the batch of `like`, by default of the factor.
     """
     like = factor if like is None else like
-    count = _Fixed(like, None)
-    if limit.factor_noise(p, factor, count) is None or (most and count.taken > most):
+    zeros = _Given(like, lambda places: np.zeros(len(places)))
+    if limit.factor_noise(p, factor, zeros) is None or (most and zeros.taken > most):
         return None
-    return [_Fixed(like, unit) for unit in np.eye(count.taken)]
+    # A unit is used again from its beginning.
+    return [_Given(like, partial(unit.take, mode="wrap")) for unit in np.eye(zeros.taken)]
 
 
-class _Fixed(Numbers):
-    """Given increments in the order in which they are drawn, or zeros that are counted."""
+class _Given(Numbers):
+    """Increments that a function returns for their places in the order in which they are drawn."""
 
-    def __init__(self, like: Any, increments: NDArray[np.float64] | None) -> None:
-        self._like, self._increments, self.taken = like, increments, 0
+    def __init__(self, like: Any, values: Callable[[range], Any]) -> None:
+        self._like, self._values, self.taken = like, values, 0
 
     def inside(self, index: int) -> Numbers:
         """Return the numbers of a block inside this one."""
@@ -304,24 +305,5 @@ class _Fixed(Numbers):
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
         """Return the next increments."""
         start, self.taken = self.taken, self.taken + rows * columns
-        if self._increments is None:
-            return constant(np.zeros((rows, columns)), like=self._like)
-        here = self._increments[start : self.taken].reshape(rows, columns)
-        if self.taken >= len(self._increments):
-            self.taken = 0
+        here = self._values(range(start, self.taken)).reshape(rows, columns)
         return constant(here, like=self._like)
-
-
-class _Signs(Numbers):
-    """Fixed signs in place of increments."""
-
-    def __init__(self, like: Any, probe: int) -> None:
-        self._like, self._generator = like, np.random.default_rng(probe)
-
-    def inside(self, index: int) -> Numbers:
-        """Return the numbers of a block inside this one."""
-        return self
-
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
-        """Return signs."""
-        return constant(self._generator.choice([-1.0, 1.0], (rows, columns)), like=self._like)

@@ -21,10 +21,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Project, Tokens, limit_reason
+from shaped_attention.blocks.base import Block, Project, Tokens
 from shaped_attention.blocks.limit import has_noise
 from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
 from shaped_attention.blocks.parameters import Parameter, Parameters, check_parameter, plain_fields
+from shaped_attention.blocks.reasons import limit_reason
 from shaped_attention.checks import argument_error, check_choice, check_finite, check_nonnegative
 from shaped_attention.numerics.primitives import by_mean_square
 
@@ -93,11 +94,6 @@ class Normalised(Block):
         return self.inner.gamma
 
     @property
-    def groups(self) -> int:
-        """Number of groups of columns of the inner block."""
-        return self.inner.groups
-
-    @property
     def limit(self) -> NormalisedLimit | str:
         """The limit of the correlations, or the reason why it does not exist."""
         if isinstance(self.inner.limit, str):
@@ -115,22 +111,9 @@ class Normalised(Block):
         return kind(self.inner, self.place)
 
     @property
-    def no_chain(self) -> str:
-        """The reason why the inner block has no chain; empty if it has one."""
-        return self.inner.no_chain
-
-    @property
     def means(self) -> bool:
         """Whether the state needs the means of the tokens, which LayerNorm subtracts."""
         return self.norm == "layer"
-
-    def check(self, tokens: int, width: int | None) -> None:
-        """Check the inner block."""
-        self.inner.check(tokens, width)
-
-    def widest(self, width: int) -> int:
-        """Return the largest number of columns in the inner block."""
-        return self.inner.widest(width)
 
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the inner block's branch, with the norms before and after it."""

@@ -45,9 +45,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.base import Block, limit_of
+from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit, NormTerms, SumLimit
 from shaped_attention.blocks.parameters import Parameters, at_depth
+from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.numerics.primitives import M, concatenate, lower, sqrt
 
 _RELAXED = 1e-15
@@ -120,14 +121,9 @@ class NormalisedLimit(SumLimit, NormTerms):
 class SandwichLimit(NormalisedLimit):
     """Limit of a block whose branch ends in a norm: `moved` has all but the cross term."""
 
-    @property
-    def branch(self) -> Limit:
-        """The limit of the branch alone."""
-        return limit_of(self.inner)
-
-    def branch_parameters(self, p: Parameters) -> Parameters:
-        """Return the inner parameters with gamma = 1, those of the branch's own Gram matrix."""
-        return Reweighted(p.inner, 1.0)
+    def branch(self, p: Parameters) -> tuple[Limit, Parameters]:
+        """Return the limit and the parameters of the branch's own Gram matrix: gamma is 1."""
+        return limit_of(self.inner), Reweighted(p.inner, 1.0)
 
     def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
         """Return nothing: see `moved`."""

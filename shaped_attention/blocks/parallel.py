@@ -11,14 +11,14 @@ last weights comes from the inner weights.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shaped_attention.blocks.base import Block, Project, Tokens, inside, limit_of
+from shaped_attention.blocks.base import Block, Project, Tokens, inside
 from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, total
 from shaped_attention.blocks.parameters import Parameter, Parameters, at_depth, depths_of
+from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.checks import argument_error, check_skip
 from shaped_attention.numerics.primitives import M, sqrt
 
@@ -138,11 +138,6 @@ class Parallel(Block):
         return 1.0
 
     @property
-    def groups(self) -> int:
-        """The least common multiple of the branches' numbers of groups."""
-        return math.lcm(*(block.groups for block in self.blocks))
-
-    @property
     def limit(self) -> Limit | str:
         """The limit of all branches, or the reason why it does not exist."""
         for block in self.blocks:
@@ -151,20 +146,6 @@ class Parallel(Block):
         if self.skip is not None:
             return "its skip weight is given, so that V_aa changes by order 1, not 1/n, in general"
         return ParallelLimit(tuple(limit_of(block) for block in self.blocks))
-
-    @property
-    def no_chain(self) -> str:
-        """The reason why a branch has no chain; empty if all have one."""
-        return next((block.no_chain for block in self.blocks if block.no_chain), "")
-
-    def check(self, tokens: int, width: int | None) -> None:
-        """Check each block."""
-        for block in self.blocks:
-            block.check(tokens, width)
-
-    def widest(self, width: int) -> int:
-        """Return the largest number of columns in any of the branches."""
-        return max(block.widest(width) for block in self.blocks)
 
     def skip_weight(self, p: Parameters) -> Any:
         """Return lambda, the weight of the skip connection."""

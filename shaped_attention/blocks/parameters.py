@@ -125,6 +125,11 @@ def like(value: Any, blocks: Sequence[Any]) -> Any:
     return tuple(blocks) if isinstance(value, tuple) else blocks[0]
 
 
+def blocks_inside(block: DataclassInstance) -> list[Any]:
+    """Return the blocks that the fields of a block hold."""
+    return [x for entry in fields(block) for x in blocks_in(getattr(block, entry.name))]
+
+
 def scheduled(block: DataclassInstance) -> bool:
     """Return whether a parameter of a block, or of a block inside it, changes with depth."""
     values = [getattr(block, entry.name) for entry in fields(block)]
@@ -177,14 +182,31 @@ class Parameters:
         return traced(self._block)
 
 
+def scheduled_tensors(
+    block: DataclassInstance, depth: float, make: Callable[[float, Scalar], Tensor]
+) -> dict[str, Any]:
+    """Return tensors in the place of the parameters that change with depth, as `at_depth` takes.
+
+    `make` returns one, from the value at the relative depth and the formula.
+    """
+    tensors: dict[str, Any] = {}
+    for entry in fields(block):
+        value = getattr(block, entry.name)
+        if isinstance(value, Schedule):
+            tensors[entry.name] = make(value.at(depth), _scalar(value))
+        elif inner := blocks_in(value):
+            tensors[entry.name] = like(value, [scheduled_tensors(x, depth, make) for x in inner])
+    return tensors
+
+
+def _scalar(parameter: Parameter) -> Scalar:
+    name = repr(parameter) if isinstance(parameter, float) else parameter
+    return Scalar(lambda depths: value_at(parameter, depths), (Parameters, name))
+
+
 def traced(block: DataclassInstance) -> Parameters:
     """Return the parameters as scalars of a trace."""
-
-    def lookup(parameter: Parameter) -> Scalar:
-        name = repr(parameter) if isinstance(parameter, float) else parameter
-        return Scalar(lambda depths: value_at(parameter, depths), (Parameters, name))
-
-    return Parameters(block, lookup)
+    return Parameters(block, _scalar)
 
 
 def at_depth(

@@ -223,41 +223,24 @@ def checked_mask(mask: Any) -> Mask:
 
 
 @lru_cache(maxsize=64)
-def uniform_weights(mask: Mask, tokens: int) -> NDArray[np.float64]:
-    """Return w (m, m): 1 / m_a where token a sees token b, 0 elsewhere.
-
-    The read-only matrix is cached, since the chain needs it in every layer.
-    """
-    if mask is None:
-        weights = np.full((tokens, tokens), 1.0 / tokens)
-    else:
-        seen = _named(mask, tokens) if isinstance(mask, str) else np.array(mask, dtype=np.float64)
-        weights = seen / seen.sum(-1, keepdims=True)
-    weights.flags.writeable = False
-    return weights
-
-
-def _named(mask: str, tokens: int) -> NDArray[np.float64]:
-    if mask == "causal":
-        return np.tri(tokens)
-    kind, _, window = mask.partition(":")
-    return sliding_window(tokens, int(window), kind == "causal").astype(np.float64)
-
-
 def allowed(mask: Mask, tokens: int) -> NDArray[np.bool_]:
-    """Return the boolean matrix (m, m) of a mask."""
-    return uniform_weights(mask, tokens) > 0.0
+    """Return the boolean matrix (m, m) of a mask; it is cached, and not to be changed."""
+    if mask is None:
+        return np.ones((tokens, tokens), dtype=np.bool_)
+    if not isinstance(mask, str):
+        return np.array(mask)
+    kind, _, window = mask.partition(":")
+    return sliding_window(tokens, int(window or tokens), kind == "causal")
 
 
 @lru_cache(maxsize=64)
 def centre(mask: Mask, bias: HeadBias, tokens: int) -> NDArray[np.float64]:
     """Return w (m, m): the softmax of a head's bias over the tokens that are seen.
 
-    Without a bias these are the uniform weights. The read-only matrix is cached.
+    Without a bias w_ab is 1 / m_a where token a sees token b, one of m_a. The read-only matrix is
+    cached, since the chain needs it in every layer.
     """
-    if bias is None:
-        return uniform_weights(mask, tokens)
-    logits = np.where(allowed(mask, tokens), bias_array(bias, tokens), -np.inf)
-    weights = softmax(logits, axis=-1)
+    logits = 0.0 if bias is None else bias_array(bias, tokens)
+    weights = softmax(np.where(allowed(mask, tokens), logits, -np.inf), axis=-1)
     weights.flags.writeable = False
     return weights

@@ -144,21 +144,6 @@ class WithTangents(Block):
         return self.inner.gamma
 
     @property
-    def groups(self) -> int:
-        """The number of groups of columns of the block."""
-        return self.inner.groups
-
-    @property
-    def means(self) -> bool:
-        """Whether the block needs the means of the tokens."""
-        return self.inner.means
-
-    @property
-    def no_chain(self) -> str:
-        """The reason why the block has no chain; empty if it has one."""
-        return self.inner.no_chain
-
-    @property
     def limit(self) -> Limit | str:
         """The limit of values and tangents, or the reason why it does not exist."""
         values = self.inner.limit

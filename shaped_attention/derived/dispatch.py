@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shaped_attention.derived.parts import same, scaled_part
+from shaped_attention.derived.parts import same
 from shaped_attention.derived.spaces import DerivationError
+from shaped_attention.numerics.primitives import constant
 
 
 def is_rows(x: Any) -> bool:
@@ -35,6 +36,8 @@ def of_primitive(rows: Any, function: Callable[..., Any], args: Any, named: Any)
     name = function.__name__
     if name == "concatenate":
         return joined(args[0])
+    if name == "constant":
+        return constant(args[0], like=rows.reveal.like)
     if name == "columns":
         return rows.columns_of_parts(args[1], args[2])
     if name == "row_squares":
@@ -52,10 +55,7 @@ def joined(rows: Sequence[Any]) -> Any:
     if all(x.power == first.power and same(x.value, first.value) for x in rows):
         return first.like([p for x in rows for p in x.parts], first.value, first.power)
     power = max(x.power for x in rows)
-    parts = [
-        scaled_part(x.value * x.root_to(x.power - power), part) for x in rows for part in x.parts
-    ]
-    return first.like(parts, 1.0, power)
+    return first.like([part for x in rows for part in x.scaled(power)], 1.0, power)
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shaped_attention.derived.parts import Blocks, Part, Value, ValuePart
-from shaped_attention.derived.rows import Rows
 from shaped_attention.derived.spaces import DerivationError, unify
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.primitives import cholesky
+from shaped_attention.numerics.scalars import product
 
 
 class Hidden(Value):
@@ -62,15 +62,15 @@ class Hidden(Value):
         return cholesky(gram)
 
 
-def waiting(part: Part) -> Hidden | None:
+def waiting(rows: Any) -> Hidden | None:
     """Return the function of entries that rows are, if they wait."""
-    leaf = part.only
+    leaf = rows.parts[0].only if len(rows.parts) == 1 else None
     if isinstance(leaf, ValuePart) and isinstance(leaf.value, Hidden) and leaf.value.waits:
         return leaf.value
     return None
 
 
-def entrywise(reveal: Any, function: Callable[..., Any], operands: Sequence[Rows]) -> Rows:
+def entrywise(function: Callable[..., Any], *operands: Any) -> Any:
     """Apply a function of single entries to rows of the same number of columns."""
     first = operands[0]
     bases: list[Part] = []
@@ -83,13 +83,10 @@ def entrywise(reveal: Any, function: Callable[..., Any], operands: Sequence[Rows
             )
         (part,) = x.parts
         unify(part.space, first.parts[0].space)
-        hidden, scale = waiting(part), x.coefficient
-        if hidden is not None:
-            bases += hidden.bases
-            readers.append(_reader(hidden.entrywise, hidden.bases, scale))
-        else:
-            bases.append(part)
-            readers.append(_reader(lambda v: v, [part], scale))
+        hidden = waiting(x)
+        inner, known = (hidden.entrywise, hidden.bases) if hidden else (lambda v: v, (part,))
+        bases += known
+        readers.append(_reader(inner, known, x.coefficient))
     unique = list({id(base): base for base in bases}.values())
     places = [id(base) for base in unique]
 
@@ -97,21 +94,18 @@ def entrywise(reveal: Any, function: Callable[..., Any], operands: Sequence[Rows
         known = dict(zip(places, values, strict=True))
         return function(*(read(known) for read in readers))
 
-    value = Hidden(unique, combined, reveal)
-    return Rows(reveal, [Part.of(ValuePart(value, 0), first.parts[0].space)], first.count)
+    value = Hidden(unique, combined, first.reveal)
+    most = max(operands, key=lambda x: x.count)
+    return most.like([Part.of(ValuePart(value, 0), first.parts[0].space)])
 
 
 def _reader(
     function: Callable[..., Any], bases: Sequence[Part], scale: Any
 ) -> Callable[[dict[int, Any]], Any]:
-    def read(known: dict[int, Any]) -> Any:
-        value = function(*(known[id(base)] for base in bases))
-        return value if isinstance(scale, float) and scale == 1.0 else scale * value
-
-    return read
+    return lambda known: product(scale, function(*(known[id(base)] for base in bases)))
 
 
-def gram_root(rows: Rows) -> Any:
+def gram_root(rows: Any) -> Any:
     """Return a root of x x^T if x are linear in one function of entries; None otherwise."""
     if len(rows.parts) != 1 or len(rows.parts[0].leaves) != 1:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
@@ -16,8 +17,8 @@ from shaped_attention.derived.spaces import (
     unify,
 )
 from shaped_attention.libraries import Tensor
-from shaped_attention.numerics.graph import Extended, Matrix
-from shaped_attention.numerics.primitives import compress, concatenate, constant
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.primitives import compress, concatenate, constant, is_one
 
 Blocks: TypeAlias = list[Any]
 """Coordinates of rows in each segment of a frame; None for 0."""
@@ -234,29 +235,17 @@ def repeated(value: Any, count: int) -> Any:
         return value.expand(*value.shape[:-2], count, value.shape[-1])
     if isinstance(value, Matrix) and value.node.data is not None:
         return value.coefficient * value.graph.constant(np.repeat(value.node.data, count, axis=0))
-    return constant(np.ones((count, 1)), like=plain(value)) @ value
-
-
-def plain(value: Any) -> Any:
-    """Return the value of a matrix with tangents."""
-    return value.value if isinstance(value, Extended) else value
+    return constant(np.ones((count, 1)), like=value) @ value
 
 
 def scaled_part(number: Any, part: Part) -> Part:
     """Multiply the rows by a number."""
-    return part if same(number, 1.0) else part.applied(lambda v: number * v)
+    return part if is_one(number) else part.applied(lambda v: number * v)
 
 
 def total(terms: Sequence[Any]) -> Any:
     """Return the sum of at least one term."""
     return sum(terms[1:], terms[0])
-
-
-def times(a: Any, b: Any) -> Any:
-    """Return the product of two numbers."""
-    if same(a, 1.0):
-        return b
-    return a if same(b, 1.0) else a * b
 
 
 def same(a: Any, b: Any) -> bool:
@@ -266,7 +255,9 @@ def same(a: Any, b: Any) -> bool:
 
 def is_number(x: Any) -> bool:
     """Return whether an operand is a number, a parameter included."""
-    return not hasattr(x, "shape") or (isinstance(x, Tensor | np.ndarray) and x.ndim < 2)
+    if isinstance(x, Tensor | np.ndarray):
+        return x.ndim < 2 and math.prod(x.shape) == 1
+    return not hasattr(x, "shape")
 
 
 def is_column(x: Any) -> bool:

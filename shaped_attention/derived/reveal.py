@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from shaped_attention.derived.hidden import Hidden, entrywise, gram_root, waiting
+from shaped_attention.checks import check_branch, check_count
+from shaped_attention.derived.hidden import Hidden, entrywise
 from shaped_attention.derived.parts import Part, Value, ValuePart
 from shaped_attention.derived.rows import Rows, of_equal_parts
 from shaped_attention.derived.spaces import DerivationError, Source, Space, UsedAgainError, unify
@@ -14,6 +15,7 @@ from shaped_attention.derived.state import State, turned
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Extended
 from shaped_attention.numerics.primitives import M, Numbers
+from shaped_attention.numerics.scalars import product
 
 ENTRYWISE = frozenset({"exp", "leaky", "normal_cdf", "sigmoid", "softplus", "sqrt", "tanh"})
 
@@ -85,49 +87,39 @@ class Reveal:
         ]
         return Rows(self, parts, roots[0].shape[-2])
 
-    def entrywise(self, function: Callable[..., Any], *operands: Rows) -> Rows:
-        """Apply a function of single entries."""
-        return entrywise(self, function, operands)
-
     def of_entries(self, function: Callable[..., Any], args: Any, named: Any) -> Rows:
         """Apply a primitive that needs entries, of which one argument is rows."""
-        (rows,) = (x for x in args if isinstance(x, Rows))
-        place = next(k for k, x in enumerate(args) if x is rows)
+        places = [k for k, x in enumerate(args) if isinstance(x, Rows)]
         primitive = getattr(primitives, function.__name__, None)
-        if primitive is None:
+        if primitive is None or len(places) != 1:
             raise DerivationError(f"{function.__name__} of rows has no exact chain")
+        (place,) = places
+        rows = args[place]
+        if len(rows.parts) != 1:
+            raise DerivationError(
+                f"{function.__name__} acts on one space; got a direct sum of {len(rows.parts)}"
+            )
 
         def applied(x: Any) -> Any:
             return primitive(*args[:place], x, *args[place + 1 :], **named)
 
         if function.__name__ in ENTRYWISE:
-            return self.entrywise(applied, rows)
+            return entrywise(applied, rows)
         for part in rows.parts:
             part.space.make_explicit()
-        scale = rows.coefficient
 
         def value() -> list[Any]:
             [[block]] = rows.blocks()
-            return [
-                [applied(block if isinstance(scale, float) and scale == 1.0 else scale * block)]
-            ]
+            return [[applied(product(rows.coefficient, block))]]
 
         (part,) = rows.parts
         return rows.like([Part.of(ValuePart(Value(value), 0), part.space)])
-
-    def is_entrywise(self, rows: Rows) -> bool:
-        """Return whether rows are a function of entries that waits."""
-        return len(rows.parts) == 1 and waiting(rows.parts[0]) is not None
 
     def is_open(self, rows: Rows) -> bool:
         """Return whether rows are a projection of which nothing is known, or explicit."""
         return all(
             x.space.explicit or (x.space.group is None and not x.space.segments) for x in rows.parts
         )
-
-    def hidden_root(self, rows: Rows) -> Any:
-        """Return a root of x x^T if x is a function of entries of a projection; None otherwise."""
-        return gram_root(rows)
 
     def refined(self, rows: Rows) -> Rows:
         """Return rows as wide as the tokens as rows of as many groups."""
@@ -144,7 +136,7 @@ class Reveal:
                 part.space.make_explicit()
         if any(x.segments or x.met or x.group is not None for x in spaces):
             return rows
-        if rows.columns == self.width:
+        if rows.columns == self.width and len(rows.parts) <= self.groups:
             rows = self.refined(rows)
             for part, space in zip(rows.parts, self.spaces, strict=True):
                 unify(part.space, space)
@@ -155,15 +147,10 @@ class Reveal:
 
     def state_of(self, rows: Any, means: bool) -> State:
         """Return the state whose tokens are these rows."""
-        return State(tuple(self._factors(rows, means)), means)
-
-    def _factors(self, rows: Rows, means: bool) -> list[Any]:
-        blocks = self._small(rows, means)
-        scale: Any = rows.value
+        scale = rows.value
         if rows.power != 1:
             scale = scale * self.root ** (rows.power - 1)
-        one = isinstance(scale, float) and scale == 1.0
-        return [x if one else scale * x for x in blocks]
+        return State(tuple(product(scale, x) for x in self._small(rows, means)), means)
 
     def _small(self, rows: Rows, means: bool) -> list[Any]:
         only = rows.parts[0].only
@@ -187,9 +174,18 @@ class Projection:
 
     def __init__(self, reveal: Reveal, numbers: Numbers) -> None:
         self.reveal, self.numbers = reveal, numbers
+        self._taken: set[tuple[Any, int]] = set()
 
     def __call__(self, x: Any, columns: int, name: str | None = None, head: int = 0) -> Rows:
         """Return the product."""
+        check_count("columns", columns)
+        if (name, head) in self._taken:
+            raise ValueError(
+                f"project must have a new name or head in each call; got name={name!r}, "
+                f"head={head} twice: equal names do not tie weights"
+            )
+        if name is not None:
+            self._taken.add((name, head))
         return self.reveal.project(x, columns, name, head, self.numbers)
 
     def inside(self, index: int) -> Projection:
@@ -204,9 +200,18 @@ class Projection:
                                    self.numbers)  # fmt: skip
 
 
-def _step(block: Any, p: Any, reveal: Reveal, means: bool) -> State:
-    after = block.forward(p, reveal.tokens, Projection(reveal, reveal.numbers))
-    return reveal.state_of(after, means)
+def _attempts(block: Any, p: Any, state: State, numbers: Numbers, width: int) -> tuple[State, bool]:
+    """Return the next state, and whether what has one use was drawn in a shorter form."""
+    for shortens in (True, False):
+        reveal = Reveal(state, width, numbers, shortens=shortens)
+        try:
+            after = block.forward(p, reveal.tokens, Projection(reveal, numbers))
+            return reveal.state_of(after, state.means), shortens
+        except UsedAgainError:
+            if not shortens:
+                raise
+            numbers = numbers.again()
+    raise AssertionError
 
 
 def derived_step(block: Any, p: Any, state: State, numbers: Numbers, width: int) -> State:
@@ -218,11 +223,8 @@ def derived_step(block: Any, p: Any, state: State, numbers: Numbers, width: int)
         If the block does what has no exact chain.
     """
     try:
-        try:
-            return _step(block, p, Reveal(state, width, numbers), state.means)
-        except UsedAgainError:
-            numbers = numbers.again()
-        return _step(block, p, Reveal(state, width, numbers, shortens=False), state.means)
+        after, _ = _attempts(block, p, state, numbers, width)
+        return after
     except DerivationError as error:
         raise ValueError(
             f"layer contains {block!r}, whose chain cannot be derived from its branch: {error}; "
@@ -234,7 +236,8 @@ def seen_weights(
     block: Any, p: Any, state: State, numbers: Numbers, width: int
 ) -> Iterable[tuple[int, Any]]:
     """Yield each head's attention weights (m, m) in the step that the same numbers give."""
-    reveal = Reveal(state, width, numbers)
+    _, shortens = _attempts(block, p, state, numbers.again(), width)
+    reveal = Reveal(state, width, numbers, shortens=shortens)
     weights: Iterable[tuple[int, Any]] = block.attention_weights(
         p, reveal.tokens, Projection(reveal, numbers)
     )
@@ -251,12 +254,10 @@ def derived_root(block: Any, p: Any, factor: M, numbers: Numbers, width: int) ->
     """
     reveal = Reveal(State((factor,)), width, numbers)
     rows = block.branch(p, reveal.tokens, Projection(reveal, numbers))
+    check_branch(block, rows, reveal.tokens)
     if any(len(x.undrawn) != len(x.leaves) for x in rows.parts):
         raise DerivationError(
             "the branch does not end in a product with weights, so it has no root"
         )
-    scale = rows.coefficient
-    roots: list[Any] = [x.left(x.undrawn) for x in rows.parts]
-    if not (isinstance(scale, float) and scale == 1.0):
-        roots = [scale * x for x in roots]
+    roots: list[Any] = [product(rows.coefficient, x.left(x.undrawn)) for x in rows.parts]
     return roots if len(roots) > 1 else roots[0]

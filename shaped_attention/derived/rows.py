@@ -19,8 +19,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from shaped_attention.derived.dispatch import of_primitive, of_torch
-from shaped_attention.derived.lengths import divided, shifted
+from shaped_attention.derived.hidden import entrywise, gram_root, waiting
 from shaped_attention.derived.parts import (
     Blocks,
     Part,
@@ -31,19 +33,20 @@ from shaped_attention.derived.parts import (
     repeated,
     same,
     scaled_part,
-    times,
     total,
 )
-from shaped_attention.derived.products import inner_product
+from shaped_attention.derived.products import divided, inner_product, shifted
 from shaped_attention.derived.spaces import DerivationError
 from shaped_attention.numerics.graph import Extended, filled
 from shaped_attention.numerics.primitives import (
     columns,
     compress,
     concatenate,
+    constant,
     row_squares,
     row_sums,
 )
+from shaped_attention.numerics.scalars import product
 
 
 class Rows(Extended):
@@ -64,12 +67,7 @@ class Rows(Extended):
     @property
     def coefficient(self) -> Any:
         """The scalar factor of the parts, with the power of the root."""
-        return times(self.value, self.reveal.root**self.power) if self.power else self.value
-
-    def root_to(self, power: int) -> float:
-        """Return a power of the root."""
-        result: float = self.reveal.root**power
-        return result
+        return product(self.value, self.reveal.root**self.power) if self.power else self.value
 
     def like(self, parts: Sequence[Part], value: Any = 1.0, power: int = 0) -> Rows:
         """Return as many rows of other parts."""
@@ -88,19 +86,31 @@ class Rows(Extended):
         """Batch, rows and columns."""
         return (*self.reveal.batch, self.count, self.columns)
 
+    def __getitem__(self, index: Any) -> Rows:
+        """Return some of the rows."""
+        match index:
+            case (slice(start=None, stop=None, step=None), slice() | list() as chosen):
+                return constant(np.eye(self.count)[chosen], self.reveal.like) @ self
+        raise DerivationError(
+            "rows are selected by x[:, 1:3] or x[:, [0, 2]]; single entries are never drawn"
+        )
+
     def new_full(self, size: Sequence[int], number: float) -> Any:
         """Return a plain matrix of equal entries, as tensors do."""
         return filled(self.reveal.like, number, (size[-2], size[-1]))
 
     # Linear operations
 
-    def scaled(self) -> list[Part]:
-        """Return the parts with the number ``value``, without the power of the root."""
-        return [scaled_part(self.value, part) for part in self.parts]
+    def scaled(self, power: int) -> list[Part]:
+        """Return the parts with the number ``value``, but for a power of the root."""
+        number = self.value
+        if power != self.power:
+            number = number * self.reveal.root ** (self.power - power)
+        return [scaled_part(number, part) for part in self.parts]
 
     def __mul__(self, other: Any) -> Rows:
         if isinstance(other, Rows):
-            return self.reveal.entrywise(lambda x, y: x * y, self, other)
+            return entrywise(lambda x, y: x * y, self, other)
         if is_column(other):
             return self.like([x.applied(lambda v: v * other) for x in self.parts],
                              self.value, self.power)  # fmt: skip
@@ -108,7 +118,7 @@ class Rows(Extended):
             if isinstance(other, float) and other == self.reveal.width**0.5:
                 weight = self.reveal.groups**0.5
                 return self.like(self.parts, self.value * weight, self.power + 1)
-            return self.like(self.parts, times(self.value, other), self.power)
+            return self.like(self.parts, product(self.value, other), self.power)
         raise DerivationError(
             "rows are multiplied by a number, by a number for each row, or entry by entry by rows "
             f"as wide; got shape {tuple(getattr(other, 'shape', ()))}"
@@ -118,7 +128,7 @@ class Rows(Extended):
 
     def __truediv__(self, other: Any) -> Rows:
         if isinstance(other, Rows):
-            return self.reveal.entrywise(lambda x, y: x / y, self, other)
+            return entrywise(lambda x, y: x / y, self, other)
         if isinstance(other, float | int):
             if other == self.reveal.width**0.5:
                 weight = self.reveal.groups**0.5
@@ -131,25 +141,16 @@ class Rows(Extended):
         return self * (1.0 / other)
 
     def __rtruediv__(self, other: Any) -> Rows:
-        return self.reveal.entrywise(lambda x: other / x, self)
-
-    def __neg__(self) -> Rows:
-        return self * -1.0
+        return entrywise(lambda x: other / x, self)
 
     def __pow__(self, power: float) -> Rows:
-        return self.reveal.entrywise(lambda x: x**power, self)
-
-    def __sub__(self, other: Any) -> Rows:
-        return self + (-1.0) * other
-
-    def __rsub__(self, other: Any) -> Rows:
-        return (-1.0) * self + other
+        return entrywise(lambda x: x**power, self)
 
     def __add__(self, other: Any) -> Rows:
         if not isinstance(other, Rows):
             return self._shifted(other)
-        if self.reveal.is_entrywise(self) or self.reveal.is_entrywise(other):
-            return self.reveal.entrywise(lambda x, y: x + y, self, other)
+        if waiting(self) or waiting(other):
+            return entrywise(lambda x, y: x + y, self, other)
         a, b = of_equal_parts(self, other)
         count = max(a.count, b.count)
         value, power = a.value, a.power
@@ -157,11 +158,7 @@ class Rows(Extended):
         theirs: Sequence[Part] = b.parts
         if a.power != b.power or not same(a.value, b.value):
             value, power = 1.0, max(a.power, b.power)
-            ours, theirs = (
-                [scaled_part(x.value * x.root_to(x.power - power), part) for part in x.parts]
-                if x.power != power else x.scaled()
-                for x in (a, b)
-            )  # fmt: skip
+            ours, theirs = a.scaled(power), b.scaled(power)
         pairs = zip(ours, theirs, strict=True)
         return Rows(self.reveal, [x.plus(y, count) for x, y in pairs], count, value, power)
 
@@ -174,23 +171,34 @@ class Rows(Extended):
 
     def _shifted(self, other: Any) -> Rows:
         """Add a number, or one to each row, to all entries."""
+        if not (is_number(other) or is_column(other)):
+            raise DerivationError(
+                "only rows, or one number for each row, can be added to rows; got shape "
+                f"{tuple(getattr(other, 'shape', ()))}: its entries do not commute with rotations"
+            )
         if is_number(other) and self.reveal.is_open(self):
-            return self.reveal.entrywise(lambda x: x + other, self)
+            return entrywise(lambda x: x + other, self)
         rows = self.reveal.settled(self)
         if rows is not self:
             return rows._shifted(other)
         for part in self.parts:
             part.space.with_ones()
-        root = self.parts[0].space.size ** 0.5
-        factor = 1.0 / (self.value * self.reveal.root**self.power)
-        if self.power == 1 and root == self.reveal.root:
-            root, factor = 1.0, 1.0 / self.value if not same(self.value, 1.0) else 1.0
 
         def shift(rows: list[Blocks]) -> list[Blocks]:
-            return [shifted(part, blocks, other, factor, root)
+            return [shifted(part, blocks, other, *self._units(part))
                     for part, blocks in zip(self.parts, rows, strict=True)]  # fmt: skip
 
         return self.function(shift)
+
+    def _units(self, part: Part) -> tuple[Any, float]:
+        """Return 1 / coefficient, and the length of the vector of ones of a part.
+
+        Powers of the root that cancel are left out of both.
+        """
+        root = part.space.size**0.5
+        if self.power == 1 and root == self.reveal.root and not part.space.explicit:
+            return (1.0 if same(self.value, 1.0) else 1.0 / self.value), 1.0
+        return 1.0 / (self.value * self.reveal.root**self.power), root
 
     def function(self, function: Callable[[list[Blocks]], list[Blocks]]) -> Rows:
         """Return a function of all coordinates that commutes with rotations of the frames."""
@@ -223,18 +231,18 @@ class Rows(Extended):
         x, y = of_equal_parts(self, other)
         pairs = zip(x.parts, y.parts, strict=True)
         products = total([inner_product(a, b, self.reveal) for a, b in pairs])
-        scale = times(x.value, y.value)
+        scale = product(x.value, y.value)
         power = x.power + y.power
         if power:
-            scale = times(scale, self.reveal.root**power)
-        return products if same(scale, 1.0) else scale * products
+            scale = product(scale, self.reveal.root**power)
+        return product(scale, products)
 
     def squares(self) -> Any:
         """Return the squared lengths, a column (m, 1)."""
         rows = self.reveal.settled(self, explicit=True)
         flat = [x for blocks in rows.blocks() for x in blocks if x is not None]
         squares = total([row_squares(x) for x in flat])
-        return times(self.value, self.value) * self.reveal.root ** (2 * self.power) * squares
+        return product(self.value, self.value) * self.reveal.root ** (2 * self.power) * squares
 
     def mean(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """Return the means of the entries of each row, a column (m, 1)."""
@@ -246,24 +254,26 @@ class Rows(Extended):
         means = []
         for part in self.parts:
             part.space.with_ones()
+        along_ones = not all(part.space.explicit for part in self.parts)
+        for part in self.parts:
             (first, *_), size = part.blocks(self.reveal), part.space.size
             if part.space.explicit:
-                means.append((1.0 / self.columns) * row_sums(first))
+                weight = (self.reveal.root if along_ones else 1.0) / self.columns
+                means.append(weight * row_sums(first))
             else:
                 # The coordinate along ones / sqrt n, times sqrt n / n.
                 weight = size**0.5 * self.reveal.root / self.columns
-                weight = 1.0 / len(self.parts) if size == self.reveal.size else weight
+                weight = size / self.columns if size == self.reveal.size else weight
                 means.append(weight * columns(first, 0, 1))
-        power = self.power - (0 if any(p.space.explicit for p in self.parts) else 1)
+        power = self.power - 1 if along_ones else self.power
         scale = self.value if power == 0 else self.value * self.reveal.root**power
-        return total(means) if same(scale, 1.0) else scale * total(means)
+        return product(scale, total(means))
 
     def root(self) -> Any:
         """Return R with R R^T = x x^T, without ``value`` and the power of the root."""
         if self._root is None:
-            if (gram_root := self.reveal.hidden_root(self)) is not None:
-                self._root = gram_root
-            else:
+            self._root = gram_root(self)
+            if self._root is None:
                 flat = [x for blocks in self.blocks() for x in blocks if x is not None]
                 self._root = compress(concatenate([repeated(x, self.count) for x in flat]))
         return self._root
@@ -284,7 +294,7 @@ class Rows(Extended):
         rows = self.reveal.refined(self)
         if not isinstance(rows.value, float) or rows.value == 0.0:
             # The sign of a parameter is known only when the program runs.
-            rows = rows.like(rows.scaled(), 1.0, rows.power)
+            rows = rows.like(rows.scaled(rows.power), 1.0, rows.power)
         if not eps:
             added: Any = None
         elif rows.power == 1 and rows.value == 1.0:
@@ -293,10 +303,6 @@ class Rows(Extended):
             added = eps / (rows.coefficient * rows.coefficient)
         unit = rows.function(lambda blocks: divided(blocks, added))
         return rows.like(unit.parts, math.copysign(1.0, rows.value))
-
-    def entries(self, function: Callable[..., Any]) -> Rows:
-        """Apply a function of single entries."""
-        return self.reveal.entrywise(function, self)
 
     # torch and primitives, when an operand is rows.
 

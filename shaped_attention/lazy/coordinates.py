@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Sum, check_space, settled
-from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.graph import Operand
 
 Parts = tuple[Tensor, ...]
 
 
-class Vectors:
+class Vectors(Operand):
     """What takes part in operations on rows: rows, also with a tangent."""
 
 
@@ -40,6 +42,7 @@ class Coordinates(Vectors):
         self._space, self._parts, self._make = space, parts, make
         self._count = parts[0].shape[1] if parts is not None else count
         self._homes = homes(space) if parts is not None else ()
+        self._placed = settled(space) if parts is not None else None
         self.needs_gradient = needs_gradient
 
     def __repr__(self) -> str:
@@ -48,7 +51,8 @@ class Coordinates(Vectors):
     @property
     def space(self) -> AnySpace:
         """The space; that of a projection can still be open."""
-        self._space = settled(self._space)
+        if self._space.target is not None:
+            self._space = settled(self._space)
         return self._space
 
     @space.setter
@@ -63,22 +67,35 @@ class Coordinates(Vectors):
     @property
     def parts(self) -> Parts:
         """Coordinates in the frame of each part of the space."""
-        if self._parts is not None and len(self._homes) == 1:
-            # The usual case, quickly: nothing has changed since the last look.
-            ((home, explicit),), (part,) = self._homes, self._parts
-            same = self._space is home and home.target is None and home.explicit == explicit
-            if same and part.shape[-1] == home.size:
-                return self._parts
+        if self._parts is not None and self._space is self._placed:
+            # The usual case, quickly: at most the frames have grown.
+            same = True
+            for (home, explicit), part in zip(self._homes, self._parts, strict=True):
+                if home.target is not None or home.explicit != explicit:
+                    break
+                same &= part.size(-1) == home.size
+            else:
+                return self._parts if same else self._padded(self._parts)
         _ = tuple(self.space)  # an open space becomes an ordinary one
-        if self._parts is None:
+        parts = self._parts
+        if parts is None:
             assert self._make is not None
             make, self._make = self._make, None
-            with torch.no_grad():
-                self._parts = make(self)
-            self._homes = homes(self.space)
-        whole = zip(self._homes, self._parts, strict=True)
-        self._parts = tuple(home.now(part, explicit) for (home, explicit), part in whole)
-        self._homes = homes(self.space)
+            if torch.is_grad_enabled():
+                with torch.no_grad():
+                    parts = make(self)
+            else:
+                parts = make(self)
+        else:
+            whole = zip(self._homes, parts, strict=True)
+            parts = tuple(home.now(part, explicit) for (home, explicit), part in whole)
+        self._placed, self._homes = self.space, homes(self.space)
+        return self._padded(parts)
+
+    def _padded(self, parts: Parts) -> Parts:
+        """Keep and return coordinates in the frames of today."""
+        whole = zip(self._homes, parts, strict=True)
+        self._parts = tuple([home.padded(part) for (home, _), part in whole])
         return self._parts
 
     @property
@@ -90,11 +107,11 @@ class Coordinates(Vectors):
     @property
     def is_open(self) -> bool:
         """Whether nothing has decided on the space yet."""
+        if self._parts is not None:
+            return False
         space = self.space
-        return self._parts is None and any(
-            isinstance(settled(p), Open)
-            for p in (space.parts if isinstance(space, Sum) else (space,))
-        )
+        members = space.parts if isinstance(space, Sum) else (space,)
+        return any(isinstance(settled(p), Open) for p in members)
 
     def like(self, coordinates: Float[Tensor, "B q k"]) -> Self:
         """Return vectors of the same space with these coordinates."""
@@ -112,12 +129,13 @@ class Coordinates(Vectors):
 
 def cut(flat: Tensor, space: AnySpace) -> Parts:
     """Return the coordinates in each part of a space, from all side by side."""
-    return torch.split(flat, [part.size for part in space], dim=-1)
+    sizes = [part.size for part in space]
+    return torch.split(flat, sizes, dim=-1) if len(sizes) > 1 else (flat,)
 
 
 def homes(space: AnySpace) -> tuple[tuple[Frame, bool], ...]:
     """Return the spaces in which new coordinates are placed, and whether each is explicit."""
-    return tuple((part, part.explicit) for part in space)
+    return tuple([(part, part.explicit) for part in space])
 
 
 def inner(x: Coordinates, y: Coordinates) -> Float[Tensor, "B r q"]:
@@ -146,7 +164,8 @@ def count_entries(kept: Iterable[Coordinates | Tensor], growth: int = 1) -> Entr
             if space.explicit:
                 explicit += part.numel()
             else:
-                coordinates += part[..., 0].numel() * min(growth * space.size, space.n)
+                samples, rows, _ = part.shape
+                coordinates += samples * rows * min(growth * space.size, space.n)
     return Entries(explicit, coordinates)
 
 
@@ -155,10 +174,17 @@ def total(terms: Sequence[Tensor]) -> Tensor:
     return sum(terms[1:], terms[0])
 
 
+def aligned(vectors: Sequence[Coordinates]) -> list[Parts]:
+    """Return the coordinates of each, in the frames of today."""
+    parts = [x.parts for x in vectors]
+    # What was drawn for the last can have enlarged the frame of the first.
+    return [*(x.parts for x in vectors[:-1]), parts[-1]]
+
+
 def pairs(x: Coordinates, y: Coordinates) -> list[tuple[Tensor, Tensor]]:
     """Return the coordinates of both, part by part."""
-    _ = x.parts, y.parts
-    return list(zip(x.parts, y.parts, strict=True))
+    first, second = aligned([x, y]) if x is not y else (x.parts, x.parts)
+    return list(zip(first, second, strict=True))
 
 
 def without_graph(value: Any) -> Any:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from jaxtyping import Float
-from numpy.typing import ArrayLike
+from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, needs_means
-from shaped_attention.checks import check_count
-from shaped_attention.lazy.coordinates import count_entries
+from shaped_attention.blocks.base import Block, needs_means
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.lazy.coordinates import Coordinates, count_entries
 from shaped_attention.lazy.forgetting import Border
 from shaped_attention.lazy.joining import cut_rows, stacked
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.networks import (
-    chunk_of_samples,
-    readout_entries,
+    ParametersAt,
     start_of,
     through_layer,
 )
@@ -24,21 +23,73 @@ from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.tape import Tape
 from shaped_attention.lazy.weights import Weights
-from shaped_attention.libraries import Tensor
-from shaped_attention.progress import progress_bar
-from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.specification import Specification
 
 
 class LayerGradients(NamedTuple):
-    """Gradients of a layer: of its matrices, by name, and of the tokens that enter and leave it.
+    """Gradients of a layer: of its matrices, by name, and of the tokens that enter it.
 
-    A list has one entry for each gradient that was taken back.
+    A list has one entry for each gradient that was taken back. A name is "block.matrix".
     """
 
     number: int
     weights: dict[str, list[Factors]]
     entering: list[Rows]
-    leaving: list[Rows]
+
+
+Measure: TypeAlias = Callable[[LayerGradients], dict[str, Tensor]]
+"""What is kept of the gradients of a layer: tensors (B, ...) by name."""
+
+
+class PassedLayer:
+    """A layer through which some samples have passed, and what the way back needs.
+
+    Attributes
+    ----------
+    source
+        Where its random numbers come from.
+    border
+        The border above it, where the next layer begins.
+    """
+
+    def __init__(
+        self, tokens: Rows, blocks: Sequence[Block], number: int, depth: int, source: Source,
+        with_ones: bool, parameters: ParametersAt = at_depth,
+    ) -> None:  # fmt: skip
+        self._tokens, self._number, self.source = tokens, number, source
+        self._weights = Weights(source)
+        with source.inside(number):
+            with Tape() as self._tape:
+                self._after = through_layer(
+                    tokens, blocks, number, depth, self._weights, "", parameters
+                )
+            self.border = Border(self._after, with_ones)
+
+    def kept(self) -> Iterator[Coordinates | Tensor]:
+        """Yield what is kept for the way back."""
+        yield from self._tape.results()
+        for matrix in self._weights.matrices:
+            yield from matrix.known_rows()
+
+    def back(self, above: Rows, count: int) -> LayerGradients:
+        """Take `count` gradients back, which are rows of the space above the border."""
+        factors: dict[str, list[Factors]] = {name: [] for name in self._weights}
+        entering = []
+        with self.source.inside(self._number):
+            # Together: what they have in common outside the span is then the same below.
+            below = self.border.down(above)
+            rows = below.shape[1] // count
+            for k in range(count):
+                self._tape.add(self._after, cut_rows(below, k * rows, (k + 1) * rows))
+                self._tape.backward(keep=k + 1 < count)
+                gradient = self._tape.gradient(self._tokens)
+                assert gradient is not None
+                entering.append(gradient)
+                for name, parameter in self._weights.items():
+                    factors[name].append(parameter.gradient() or _nothing(gradient))
+                for matrix in self._weights.matrices:
+                    matrix.forget_gradient()
+        return LayerGradients(self._number, factors, entering)
 
 
 class DeepNetwork:
@@ -49,110 +100,52 @@ class DeepNetwork:
 
     def __init__(
         self, spec: Specification, width: int, depth: int, first: int, count: int,
-        passed: Callable[[int], object] = lambda count: None,
+        passed: Callable[[int], object] = lambda count: None, measure: Measure | None = None,
     ) -> None:  # fmt: skip
         memory = spec.options.memory
         self.source = Source(count, spec.seed, spec.dtype, spec.place, first, memory)
         self.passed = passed
         self._spec, self._width, self._depth = spec, width, depth
-        self._tokens: list[Rows] = []
-        self._layers: list[tuple[Tape, Rows, Weights, Border]] = []
+        self._measure = measure
+        self._layers: list[PassedLayer] = []
 
     def forward(self, layers: int | None = None) -> Rows:
         """Return the tokens X_L, and keep what the way back needs.
 
         With `layers` go only so far; the next call goes on from there.
         """
-        pattern, ones = self._spec.pattern, needs_means(self._spec.blocks)
-        if not self._tokens:
-            self._tokens = [start_of(self._spec, self._width, self.source).requires_grad_()]
+        pattern = self._spec.pattern
+        if self._layers:
+            tokens = self._layers[-1].border.rows
+        else:
+            tokens = start_of(self._spec, self._width, self.source).requires_grad_()
         for number in range(len(self._layers), self._depth if layers is None else layers):
-            weights = Weights(self.source)
-            with Tape() as tape:
-                blocks = pattern[number % len(pattern)]
-                after = through_layer(self._tokens[-1], blocks, number, self._depth, weights)
-            border = Border(after, ones, f"border.{number}")
-            self._layers.append((tape, after, weights, border))
-            self._tokens.append(border.rows)
+            blocks = pattern[number % len(pattern)]
+            ones = needs_means(self._spec.blocks)
+            self._layers.append(
+                PassedLayer(tokens, blocks, number, self._depth, self.source, ones)
+            )  # fmt: skip
+            tokens = self._layers[-1].border.rows
             self.passed(self.source.samples)
-        return self._tokens[-1]
+        return tokens
 
     def entries(self) -> int:
         """Return how many numbers the way forward keeps."""
-        layers = [(tape, weights) for tape, _, weights, _ in self._layers]
-        results = [x for tape, _ in layers for x in tape.results()]
-        known = [x for _, weights in layers for w in weights.matrices for x in w.known_rows()]
-        return sum(count_entries([*results, *known]))
+        return sum(count_entries(x for layer in self._layers for x in layer.kept()))
 
     def backward(self, gradients: Sequence[Rows]) -> Iterator[LayerGradients]:
         """Yield the gradients of each layer, from the last to the first, from those of X_L."""
-        above, count = list(gradients), gradients[0].shape[1]
-        for number in reversed(range(self._depth)):
-            tape, after, weights, border = self._layers.pop()
-            entering = []
-            factors: dict[str, list[Factors]] = {name: [] for name in weights}
-            # Together: what they have in common outside the span is then the same below.
-            below = border.down(stacked(above))
-            for start in range(0, len(above) * count, count):
-                tape.add(after, cut_rows(below, start, start + count))
-                tape.backward(keep=start + count < len(above) * count)
-                gradient = tape.gradient(self._tokens[number])
-                assert gradient is not None
-                entering.append(gradient)
-                for name, parameter in weights.items():
-                    factors[name].append(parameter.gradient() or _nothing(gradient))
-                for matrix in weights.matrices:
-                    matrix.forget_gradient()
+        above = list(gradients)
+        while self._layers:
+            layer = self._layers.pop().back(stacked(above), len(above))
             self.passed(self.source.samples)
-            yield LayerGradients(number, factors, entering, above)
-            above = entering
+            yield layer
+            above = layer.entering
 
-
-def deep_networks(
-    layer: Layer,
-    v0: ArrayLike,
-    width: int,
-    depth: int,
-    samples: int,
-    seed: int,
-    options: Options,
-    passes: int,
-    label: str,
-    outputs: int = 0,
-) -> Iterator[DeepNetwork]:
-    """Yield the networks of all samples in chunks, for a number of passes forward and back.
-
-    A progress bar with the label counts the layers of all samples, forward and back. A readout, if
-    there is one, has some outputs.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid, or one sample needs more than the memory of the options.
-    """
-    check_count("width", width)
-    check_count("depth", depth)
-    spec = specify(
-        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=options,
-    )  # fmt: skip
-    readout = readout_entries(outputs, spec)
-    first_one = DeepNetwork(spec, width, depth, 0, 1)
-    first_one.forward(min(depth, len(spec.pattern)))
-    layers = -(-depth // len(spec.pattern))
-    size = chunk_of_samples(first_one.entries() * layers * passes + readout, spec)
-    total = 2 * depth * samples
-    with progress_bar(
-        label, options.progress, total=total, unit="layer", unit_scale=True
-    ) as bar:  # fmt: skip
-        if samples == 1:
-            bar.update(min(depth, len(spec.pattern)))
-            first_one.passed = bar.update
-            yield first_one
-            return
-        del first_one
-        for first in range(0, samples, size):
-            yield DeepNetwork(spec, width, depth, first, min(size, samples - first), bar.update)
+    def measured(self, gradients: Sequence[Rows]) -> Iterator[dict[str, Tensor]]:
+        """Yield what is measured of the gradients of each layer, from the last to the first."""
+        assert self._measure is not None
+        return map(self._measure, self.backward(gradients))
 
 
 def _nothing(rows: Rows) -> Factors:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxtyping import Float
+from torch import Tensor
 from torch.autograd import forward_ad
 
 from shaped_attention.checks import argument_error
@@ -17,7 +18,6 @@ from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import unify
 from shaped_attention.lazy.tangent_rows import RowsWithTangent, TwiceDifferentiable
 from shaped_attention.lazy.tape import Tape
-from shaped_attention.libraries import Tensor
 
 
 def vjp(function: Callable[[Rows], Rows], x: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:

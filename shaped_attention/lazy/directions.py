@@ -6,26 +6,32 @@ triangular. Projecting and orthogonalising twice keeps |E P^T| and |E E^T - I| a
 also for rows that differ by 1e-7 of their length; once does not (Giraud, Langou and Rozloznik,
 Comput. Math. Appl. 50, 2005: "twice is enough").
 
-As everywhere in this package, a pivot of at most 64 eps of its row counts as zero: the row of E and
-the column of `lower` are then zero.
+A pivot of at most eps^(3/4) of its row counts as zero: the row of E and the column of `lower` are
+then zero.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
-from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.lapack import PIVOT_EPSILONS
+from shaped_attention.numerics.operations.orthonormal import orthonormal, traced_orthonormal
+
+recording_to: ContextVar[Any] = ContextVar("recording_to", default=None)
+"""The `Recorder` that writes down what happens, or None."""
 
 
 class Directions(NamedTuple):
-    """``C = along P + lower units``."""
+    """``C = along P + lower units``; `new` is 1 for the rows of units that are not zero."""
 
     along: Float[Tensor, "B r p"]
     lower: Float[Tensor, "B r r"]
     units: Float[Tensor, "B r k"]
+    new: Float[Tensor, "B r"]
 
 
 def directions(rows: Float[Tensor, "B r k"], known: Float[Tensor, "B p k"]) -> Directions:
@@ -35,11 +41,11 @@ def directions(rows: Float[Tensor, "B r k"], known: Float[Tensor, "B p k"]) -> D
         return Directions(rows[..., :0], *_triangular(rows, length))
     along, rest = _off(rows, known)
     again, rest = _off(rest, known)
-    first, units = _triangular(rest, length)
+    first, units, _ = _triangular(rest, length)
     # A unit has no component along the known ones but rounding, which small pivots have enlarged.
     _, units = _off(units, known)
-    second, units = _triangular(units, torch.linalg.vector_norm(units, dim=-1))
-    return Directions(along + again, first @ second, units)
+    second, units, new = _triangular(units, torch.linalg.vector_norm(units, dim=-1))
+    return Directions(along + again, first @ second, units, new)
 
 
 def _off(rows: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,21 +53,12 @@ def _off(rows: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     return along, rows - along @ known
 
 
-def _triangular(rows: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L and E with rows = L E; pivots are compared with `length` (B, r)."""
-    level = PIVOT_EPSILONS * torch.finfo(rows.dtype).eps
+def _triangular(rows: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return L, E and whether each row of E is new; pivots are compared with `length` (B, r)."""
+    recorder = recording_to.get()
+    if recorder is None:
+        whole = orthonormal(rows, length)
+    else:
+        whole = recorder.run(orthonormal, traced_orthonormal, rows, length)
     count = rows.shape[1]
-    units = torch.zeros_like(rows)
-    lower = rows.new_zeros(*rows.shape[:2], count)
-    for i in range(count):
-        row = rows[:, i : i + 1]
-        done = units[:, :i]
-        for _ in range(2 if i else 0):
-            along, row = _off(row, done)
-            lower[:, i : i + 1, :i] += along
-        pivot = torch.linalg.vector_norm(row, dim=-1)
-        zero = pivot - level * length[:, i : i + 1] <= 0.0
-        lower[:, i, i] = torch.where(zero, 0.0, pivot)[:, 0]
-        safe = torch.where(zero, 1.0, pivot)[..., None]
-        units[:, i : i + 1] = torch.where(zero[..., None], 0.0, row / safe)
-    return lower, units
+    return whole[..., :count], whole[..., count:-1], whole[..., -1]

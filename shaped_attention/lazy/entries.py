@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from shaped_attention.lazy.coordinates import Coordinates, Vectors
 from shaped_attention.lazy.spaces import AnySpace, Frame, unify
 from shaped_attention.lazy.tape import add_gradient, give, recording
-from shaped_attention.libraries import Tensor, torch
 
 
 def explicit_space(rows: Coordinates) -> Frame:

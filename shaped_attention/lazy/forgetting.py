@@ -14,14 +14,16 @@ part of the rest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import AnySpace, Frame, Sum
-from shaped_attention.libraries import Tensor, torch
 
 
 @dataclass
@@ -46,13 +48,16 @@ class Border:
     ----------
     rows
         The rows in the new space.
+    values
+        For each summand of the space, the coordinates of the vector of ones, if the blocks need it,
+        and of the rows below it.
     """
 
-    def __init__(self, rows: Rows, with_ones: bool, name: str) -> None:
+    def __init__(self, rows: Rows, with_ones: bool) -> None:
         _ = rows.parts
-        self._old, self._name = rows.space, name
+        self._old = rows.space
         self._parts: list[_Part] = []
-        coordinates = []
+        self.values: list[Tensor] = []
         for space, tokens in zip(self._old, rows.parts, strict=True):
             if space.knows_ones and not with_ones:
                 raise ValueError(
@@ -60,20 +65,48 @@ class Border:
                 )
             part, values = _border(space, tokens, with_ones)
             self._parts.append(part)
-            coordinates.append(values)
-        above = [part.above for part in self._parts]
-        new: AnySpace = above[0] if len(above) == 1 else Sum(above)
-        self.rows = Rows(new, tuple(coordinates), needs_gradient=True)
+            self.values.append(values)
+        self.rows = entering_rows([part.above for part in self._parts], self.values, with_ones)
 
     def down(self, gradient: Rows) -> Rows:
         """Return rows of the upper space in the lower one, exactly in law."""
-        names = [f"{self._name}.{number}" for number in range(len(self._parts))]
-        every = zip(self._parts, gradient.parts, names, strict=True)
-        return Rows(self._old, tuple(_down(part, g, name) for part, g, name in every))
+        every = zip(self._parts, gradient.parts, strict=True)
+        parts = [_down(part, g, f"border.{number}") for number, (part, g) in enumerate(every)]
+        return Rows(self._old, tuple(parts))
+
+
+def entering_rows(spaces: Sequence[Frame], values: Sequence[Tensor], with_ones: bool) -> Rows:
+    """Return the tokens that enter a layer, of which new spaces know nothing but these values."""
+    parts = []
+    for space, value in zip(spaces, values, strict=True):
+        if not space.explicit:
+            space.grow(value.shape[-1])
+            if with_ones:
+                space.set_ones(value[:, :1])
+        parts.append(value[:, 1:] if with_ones and not space.explicit else value)
+    new: AnySpace = spaces[0] if len(spaces) == 1 else Sum(spaces)
+    return Rows(new, tuple(parts), needs_gradient=True)
+
+
+def seen_below(gradient: Rows, values: Sequence[Tensor]) -> list[Tensor]:
+    """Return all that the layer below sees of a gradient, from the values of the border there.
+
+    This is its coordinates in the span, and a triangular root of the rest.
+    """
+    parts = []
+    for part, value in zip(gradient.parts, values, strict=True):
+        inside, outside = part[..., : value.shape[-1]], part[..., value.shape[-1] :]
+        rows, columns = outside.shape[1:]
+        if columns > rows:
+            outside = directions(outside, outside[:, :0]).lower
+        else:
+            outside = torch.nn.functional.pad(outside, (0, rows - columns))
+        parts.append(torch.cat([inside, outside], dim=-1))
+    return parts
 
 
 def _border(space: Frame, tokens: Tensor, with_ones: bool) -> tuple[_Part, Tensor]:
-    """Return both sides of a summand, and the coordinates of the tokens above."""
+    """Return both sides of a summand, and the values above."""
     above = Frame(space.n, space.source, explicit=space.explicit)
     if space.explicit:
         # What acts on the entries of tokens above must find the same standard basis.
@@ -81,15 +114,11 @@ def _border(space: Frame, tokens: Tensor, with_ones: bool) -> tuple[_Part, Tenso
     ones = [space.ones()] if with_ones else []
     values = torch.cat([*ones, space.padded(tokens)], dim=1)
     count = min(values.shape[1], space.size)
-    above.grow(count)
     part = _Part(space, above, count)
     if count < space.size:
-        _, values, part.units = directions(values, values[:, :0])
-        there = torch.diagonal(values, dim1=-2, dim2=-1) > 0.0
-        part.there = there.to(values.dtype)[:, None]
-    if with_ones:
-        above.set_ones(values[:, :1])
-    return part, values[:, len(ones) :]
+        _, values, part.units, there = directions(values, values[:, :0])
+        part.there = there[:, None]
+    return part, values
 
 
 def _down(part: _Part, gradient: Tensor, name: str) -> Tensor:
@@ -104,11 +133,12 @@ def _down(part: _Part, gradient: Tensor, name: str) -> Tensor:
         inside, units = inside * part.there, part.units
     if outside.shape[-1] == 0:
         return inside @ units
-    _, lower, _ = directions(outside, outside[:, :0])
-    # Columns of zeros last: in a narrow space there are fewer new directions than rows.
-    zero = torch.diagonal(lower, dim1=-2, dim2=-1) <= 0.0
-    order = torch.argsort(zero.to(torch.int8), dim=-1, stable=True)
-    lower = lower.gather(-1, order[:, None].expand_as(lower))
+    lower = directions(outside, outside[:, :0]).lower
+    if below.n - shared < lower.shape[-1]:
+        # Columns of zeros last: in a narrow space there are fewer new directions than rows.
+        zero = torch.diagonal(lower, dim1=-2, dim2=-1) <= 0.0
+        order = torch.argsort(zero.to(torch.int8), dim=-1, stable=True)
+        lower = lower.gather(-1, order[:, None].expand_as(lower))
     fresh = below.fresh(lower.shape[-1], below.source.stream(name).draws())
     units = below.padded(units)
     return below.padded(inside @ units) + lower @ directions(fresh, units).units

@@ -15,7 +15,8 @@ from torch import Tensor
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.lazy.coordinates import inner
-from shaped_attention.lazy.deep import DeepNetwork, deep_networks, total_norm
+from shaped_attention.lazy.deep import LayerGradients, total_norm
+from shaped_attention.lazy.deep_runs import Network, deep_networks
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.networks import classification
 from shaped_attention.lazy.rows import Rows
@@ -26,8 +27,6 @@ from shaped_attention.samplers.specification import MEMORY_BUDGET, Options
 
 Loss: TypeAlias = str | Callable[[Tensor], Tensor]
 OF = ("weights", "tokens", "input")
-_SAFETY = 2
-"""By how much more the way back takes than what the way forward keeps."""
 
 
 @recorded(sampler="gradient_norms")
@@ -57,7 +56,8 @@ def gradient_norms(
     Parameters
     ----------
     layer, v0, width, depth, samples, seed
-        As in `simulate_chain`; v0 may be singular. For a model, pass `model.layer` and
+        As in `simulate_chain`; v0 may be singular. X_0 is uniformly rotated, which only a branch
+        that acts on single entries of the tokens notices. For a model, pass `model.layer` and
         `model.width`: gamma and tau0 of its blocks belong to this width, so for another width, read
         the configuration again with it.
     loss
@@ -87,6 +87,8 @@ def gradient_norms(
     ValueError
         If an argument is invalid, as in `simulate_chain`, `loss` is unknown, or one sample needs
         more than `memory`.
+    FloatingPointError
+        If the loss is not finite.
 
     Examples
     --------
@@ -109,17 +111,22 @@ def gradient_norms(
     norms: list[dict[str, Tensor]] = []
     losses = []
     networks = deep_networks(
-        layer, v0, width, depth, samples, seed, options, _SAFETY, "gradients", outputs=classes
+        layer, v0, width, depth, samples, seed, options, 1, norms_of_layer, "gradients", classes
     )
     for network in networks:
         value, gradient, readout = _top(network, network.forward(), width, loss, classes)
         losses.append(value)
-        norms.append(_norms(network, gradient, readout, kinds))
+        norms.append(_norms(network, gradient, readout, kinds, depth))
     names = list(norms[0])
+    if not names:
+        raise argument_error("of", "'tokens' or 'input' for a layer without weights", of)
+    loss_values = torch.cat(losses).double().cpu().numpy()
+    if not np.isfinite(loss_values).all():
+        raise FloatingPointError("the loss is not finite in some samples")
     whole = {name: torch.cat([x[name] for x in norms]).double().cpu() for name in names}
     return xr.Dataset(
         {
-            "loss": (("sample",), torch.cat(losses).double().cpu().numpy()),
+            "loss": (("sample",), loss_values),
             "gradient_norm": (
                 ("parameter", "sample"),
                 np.stack([whole[name].numpy() for name in names]),
@@ -144,7 +151,7 @@ def _classes(loss: Loss) -> int:
 
 
 def _top(
-    network: DeepNetwork, last: Rows, width: int, loss: Loss, classes: int
+    network: Network, last: Rows, width: int, loss: Loss, classes: int
 ) -> tuple[Float[Tensor, " B"], Rows, dict[str, Float[Tensor, " B"]]]:
     """Return the loss, its gradient in X_L, and the norm of that in the readout, if it has one."""
     if classes == 0:
@@ -168,25 +175,28 @@ def _top(
     return value.detach(), gradient, {"readout": readout.gradient_norm()}
 
 
+def norms_of_layer(layer: LayerGradients) -> dict[str, Float[Tensor, " B"]]:
+    """Return the norms of the gradients of a layer, and of the tokens that enter it."""
+    weights = {name: factors.norm() for name, (factors,) in layer.weights.items()}
+    return weights | {"tokens": total_norm(layer.entering[0])}
+
+
 def _norms(
-    network: DeepNetwork, gradient: Rows, readout: dict[str, Tensor], kinds: Sequence[str]
+    network: Network, gradient: Rows, readout: dict[str, Tensor], kinds: Sequence[str], depth: int
 ) -> dict[str, Float[Tensor, " B"]]:
     """Return the norms by parameter, from the first layer to the last."""
     weights = readout
-    tokens: dict[str, Tensor] = {}
-    first = gradient
-    for layer in network.backward([gradient]):
-        weights = {name: f.norm() for name, (f,) in layer.weights.items()} | weights
-        tokens = {f"tokens.{layer.number + 1}": total_norm(layer.leaving[0])} | tokens
-        (first,) = layer.entering
-    at_start = total_norm(first)
+    tokens = {f"tokens.{depth}": total_norm(gradient)}
+    for number, norms in zip(reversed(range(depth)), network.measured([gradient]), strict=True):
+        tokens = {f"tokens.{number}": norms.pop("tokens")} | tokens
+        weights = {f"{number}.{name}": norm for name, norm in norms.items()} | weights
     result: dict[str, Tensor] = {}
     if "weights" in kinds:
         result |= weights
     if "tokens" in kinds:
-        result |= {"tokens.0": at_start} | tokens
+        result |= tokens
     if "input" in kinds:
-        result["input"] = at_start
+        result["input"] = tokens["tokens.0"]
     return result
 
 
@@ -200,7 +210,9 @@ def checked_loss(value: Any, samples: int) -> Tensor:
     """
     if not isinstance(value, Tensor) or value.shape != (samples,) or not value.requires_grad:
         shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        constant = isinstance(value, Tensor) and not value.requires_grad
         raise ValueError(
             f"loss must return a tensor ({samples},) computed from f in torch; got {shape}"
+            + (", which does not depend on f" if constant else "")
         )
     return value

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from shaped_attention.lazy.coordinates import Coordinates, Parts
+import torch
+
+from shaped_attention.lazy.coordinates import Coordinates, Parts, aligned
 from shaped_attention.lazy.spaces import Sum, unify
 from shaped_attention.lazy.tape import add_gradient, recording
-from shaped_attention.libraries import torch
 
 R = TypeVar("R", bound=Coordinates)
 
@@ -83,5 +84,7 @@ def stacked(rows: Sequence[R]) -> R:
     for x in rows:
         _ = x.parts
         x.space = first.space = unify(x.space, first.space)
-    parts = zip(*(x.parts for x in rows), strict=True)
+    if len(rows) == 1:
+        return cut_rows(first, 0, first.shape[1])
+    parts = zip(*aligned(rows), strict=True)
     return type(first)(first.space, tuple(torch.cat(part, 1) for part in parts))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import stacked
 from shaped_attention.lazy.rows import Rows
-from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.lapack import PIVOT_EPSILONS
 
 Coefficient = float | Tensor

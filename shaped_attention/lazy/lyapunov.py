@@ -19,7 +19,8 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import argument_error, check_count
-from shaped_attention.lazy.deep import DeepNetwork, deep_networks
+from shaped_attention.lazy.deep import LayerGradients
+from shaped_attention.lazy.deep_runs import Network, deep_networks
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import cut_rows
 from shaped_attention.lazy.rows import Rows
@@ -101,7 +102,7 @@ def lyapunov(
         check_count("width", width)
         _check_number(exponents, v0, width)
         networks = deep_networks(
-            layer, v0, width, depth, samples, seed, options, 1 + exponents, "exponents"
+            layer, v0, width, depth, samples, seed, options, exponents, _pivots, "exponents"
         )
         logs = np.concatenate([_growth(network, exponents) for network in networks])
         times = np.full(samples, depth / width)
@@ -145,25 +146,28 @@ def _check_number(exponents: int, v0: ArrayLike, width: int) -> None:
         raise argument_error("exponents", f"at most {tokens * width} (m n)", exponents)
 
 
-def _growth(network: DeepNetwork, count: int) -> Array:
+def _growth(network: Network, count: int) -> Array:
     """Return log L_ii at the end minus that at the start (samples, count)."""
     last = network.forward()
     draws = network.source.stream("tangents").draws()
     m = last.shape[1]
     fresh = Rows(last.space, tuple(part.fresh(count * m, draws) for part in last.space))
     tangents = [cut_rows(fresh, k * m, (k + 1) * m) for k in range(count)]
-    before = _logs_of_rows(tangents)
-    for layer in network.backward(tangents):
-        tangents = layer.entering
-    return _logs_of_rows(tangents) - before
-
-
-def _logs_of_rows(tangents: list[Rows]) -> Array:
-    """Return log L_ii of some tangents, each with m rows; from their coordinates, not L L^T."""
-    flat: Float[Tensor, "B p k"] = torch.stack([x.coordinates.flatten(1) for x in tangents], 1)
-    lower = directions(flat, flat[:, :0]).lower
-    logs: Array = lower.diagonal(dim1=-2, dim2=-1).double().log().cpu().numpy()
+    before = _pivots_of_rows(tangents)
+    *_, after = network.measured(tangents)
+    logs: Array = (after["pivots"].double().log() - before.double().log()).cpu().numpy()
     return logs
+
+
+def _pivots(layer: LayerGradients) -> dict[str, Tensor]:
+    """Return L_ii of the tangents of the first layer."""
+    return {"pivots": _pivots_of_rows(layer.entering)} if layer.number == 0 else {}
+
+
+def _pivots_of_rows(tangents: list[Rows]) -> Float[Tensor, "B p"]:
+    """Return L_ii of some tangents, each with m rows; from their coordinates, not L L^T."""
+    flat: Float[Tensor, "B p k"] = torch.stack([x.coordinates.flatten(1) for x in tangents], 1)
+    return directions(flat, flat[:, :0]).lower.diagonal(dim1=-2, dim2=-1)
 
 
 def _inner_products(u: Array, tokens: int) -> Array:

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_positive
 from shaped_attention.lazy.coordinates import Parts, cut, inner
@@ -33,7 +35,6 @@ from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Stream
 from shaped_attention.lazy.spaces import AnySpace, check_space, settled, unify
 from shaped_attention.lazy.tape import add_gradient, recording
-from shaped_attention.libraries import Tensor, torch
 
 
 class Revealed:
@@ -94,10 +95,18 @@ class Matrix:
         self._pairs: list[tuple[Rows, Rows]] = []
         self.parameters: list[Parameter] = [Parameter(self, name or "")]
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.shape}"
+
     @property
     def T(self) -> Transposed:
         """The transpose, for ``g @ W.T``."""
         return Transposed(self)
+
+    @property
+    def mT(self) -> Transposed:
+        """The transpose, as of tensors."""
+        return self.T
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -110,7 +119,7 @@ class Matrix:
         return self._spaces[1]
 
     def gradient(self) -> Factors | None:
-        """Return the gradient of the loss of the last tape; None if the matrix was not on it."""
+        """Return the gradient of the losses since `forget_gradient`; None if it met none."""
         if not self._pairs:
             return None
         left, right = zip(*self._pairs, strict=True)
@@ -187,7 +196,7 @@ class Matrix:
         rows = x.coordinates
         none = rows[:, :0]
         known = here.directions.coordinates if here.directions is not None else none
-        along, lower, new = directions(rows, known)
+        along, lower, new, _ = directions(rows, known)
         # As rows, since the frame grows if the images are in the same space.
         units = Rows(x.space, cut(new, x.space))
         images = self._images(units, there, target, self._stream)

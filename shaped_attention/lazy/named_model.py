@@ -11,7 +11,9 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shaped_attention.architectures.model import Model, Norm
 from shaped_attention.blocks.attention import ShapedAttention
@@ -25,7 +27,6 @@ from shaped_attention.lazy.space import new_rows
 from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.stored import Stored
 from shaped_attention.lazy.weights import Weights
-from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.primitives import by_mean_square
 
 _GPT2 = {

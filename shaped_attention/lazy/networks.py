@@ -7,23 +7,27 @@ split its columns. Every ``project(x, columns)`` is a product with a `Matrix` of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.space import new_rows
 from shaped_attention.lazy.spaces import AnySpace, Frame, Sum
 from shaped_attention.lazy.weights import Weights
-from shaped_attention.libraries import Tensor, torch
 from shaped_attention.samplers.memory import check_one_fits, chunk_size, of_rows
 from shaped_attention.samplers.specification import Specification
+
+ParametersAt: TypeAlias = Callable[[Block, float], Parameters]
+"""Gives the parameters of a block at a relative depth."""
 
 _OF_A_LOGIT = 6
 """Numbers that are held for each logit at once: images, logits, the loss, and their gradients."""
@@ -83,13 +87,15 @@ def starting_rows(space: AnySpace, factors: NDArray[np.float64]) -> Rows:
 
 
 def through_layer(
-    tokens: Rows, blocks: Sequence[Block], layer: int, depth: int, weights: Weights
-) -> Rows:
-    """Return the tokens after a layer."""
+    tokens: Rows, blocks: Sequence[Block], layer: int, depth: int, weights: Weights,
+    prefix: str | None = None, parameters: ParametersAt = at_depth,
+) -> Rows:  # fmt: skip
+    """Return the tokens after a layer, whose names begin with its number or with the prefix."""
     x: Any = tokens
+    prefix = f"{layer}." if prefix is None else prefix
     for index, block in enumerate(blocks):
-        project: Any = weights.block(f"{layer}.{index}")
-        x = block.forward(at_depth(block, layer / depth), x, project)
+        project: Any = weights.block(f"{prefix}{index}")
+        x = block.forward(parameters(block, layer / depth), x, project)
     result: Rows = x
     return result
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from shaped_attention.checks import (
     argument_error,
@@ -23,7 +25,6 @@ from shaped_attention.checks import (
 )
 from shaped_attention.lazy.low_rank import Coefficient, Factors, combined
 from shaped_attention.lazy.parameters import Parameter
-from shaped_attention.libraries import Tensor, torch
 
 Rate = float | Mapping[str, float]
 

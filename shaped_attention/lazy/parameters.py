@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import torch
+from torch import Tensor
+
 from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.low_rank import Coefficient, Factors
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import AnySpace, Sum
-from shaped_attention.libraries import Tensor, torch
 
 
 class Holder(Protocol):

@@ -17,16 +17,25 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from shaped_attention.checks import shown
-from shaped_attention.lazy.coordinates import Coordinates, Parts, inner, pairs, total, without_graph
+from shaped_attention.lazy.coordinates import (
+    Coordinates,
+    Parts,
+    aligned,
+    inner,
+    pairs,
+    total,
+    without_graph,
+)
 from shaped_attention.lazy.entries import explicit_space, explicitly, reciprocal_or_one
 from shaped_attention.lazy.joining import joined, summands
 from shaped_attention.lazy.spaces import Sum, unify
 from shaped_attention.lazy.tape import add_gradient, give, leaf, recording
 from shaped_attention.lazy.torch_functions import of_rows
-from shaped_attention.libraries import Tensor, torch
 
 
 class Multiplier(Protocol):
@@ -42,15 +51,14 @@ class Rows(Coordinates):
     They are made by `Space.normal`, by `Space.rows` and by operations.
     """
 
-    __array_ufunc__ = None  # so that an array leaves its product with rows to them
-
     def __getattr__(self, name: str) -> Any:
         kind = type(self).__name__
         if name.startswith("_") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        entrywise = f"; of single entries: torch.{name}(x)" if hasattr(torch, name) else ""
         raise AttributeError(
             f"rows have no {name}, since most of their entries are never drawn; "
-            f"use x.entries().{name}, which draws them all"
+            f"use x.entries().{name}, which draws them all{entrywise}"
         )
 
     def __getitem__(self, index: Any) -> Rows:
@@ -86,13 +94,10 @@ class Rows(Coordinates):
         tape = recording() if needs else None
 
         def make(result: Rows) -> Parts:
-            for x in operands:
-                _ = x.parts
-            # Only now: what was drawn for the last can have enlarged the frame of the first.
-            values = [x.parts for x in operands]
+            values = aligned(operands)
             if tape is not None:
                 tape.note(result, rule)
-            return tuple(function(*parts) for parts in zip(*values, strict=True))
+            return tuple([function(*parts) for parts in zip(*values, strict=True)])
 
         result = Rows(self.space, None, count, make, needs)
         if not any(x.is_open for x in operands):
@@ -153,15 +158,6 @@ class Rows(Coordinates):
         return self._linear([self], self.shape[1], lambda part: part * plain, rule, needed)
 
     __rmul__ = __mul__
-
-    def __neg__(self) -> Rows:
-        return -1.0 * self
-
-    def __sub__(self, other: Any) -> Rows:
-        return self + -1.0 * other
-
-    def __rsub__(self, other: Any) -> Rows:
-        return -1.0 * self + other
 
     __radd__ = __add__
 

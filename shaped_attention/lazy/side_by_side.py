@@ -12,6 +12,7 @@ the rows, and is one like all others.
 from __future__ import annotations
 
 from jaxtyping import Float
+from torch import Tensor
 
 from shaped_attention.lazy.coordinates import Parts, cut
 from shaped_attention.lazy.directions import directions
@@ -20,7 +21,6 @@ from shaped_attention.lazy.matrices import Matrix, Revealed
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import Open, Sum, settled
 from shaped_attention.lazy.tape import add_gradient, recording
-from shaped_attention.libraries import Tensor
 
 
 class ZeroMatrix(Matrix):
@@ -88,7 +88,7 @@ class SideBySide(Matrix):
         def make(result: Rows) -> Parts:
             if self._split is None:
                 rows = x.coordinates
-                _, lower, new = directions(rows, rows[:, :0])
+                _, lower, new, _ = directions(rows, rows[:, :0])
                 self._split = Rows(x.space, cut(new, x.space)), lower
                 if tape is not None:
                     tape.note(None, lambda _: self._back(x))

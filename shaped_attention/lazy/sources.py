@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from shaped_attention.checks import check_count
-from shaped_attention.libraries import torch
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers.arguments import check_dtype
 
@@ -16,16 +20,31 @@ _MEMORY = 2**33
 """Bytes that rows of one explicit space may take."""
 
 
-class Stream:
-    """Random numbers of one matrix or space: each call of `draws` takes the next step."""
+_stream_key = lru_cache(maxsize=2**14)(stream_key)
 
-    def __init__(self, source: Source, key: NDArray[np.uint64]) -> None:
-        self._source, self._key, self._step = source, key, 0
+
+def number_key(seed: int, address: tuple[int, ...]) -> NDArray[np.uint64]:
+    """Return the key of the numbers with an address."""
+    return _stream_key(seed, "lazy", *address)
+
+
+class Stream:
+    """Random numbers of one matrix or space: each call of `draws` gives the next ones.
+
+    In a layer of a deep network they are those of step l of a key that all layers share, so that a
+    program for one layer serves all of them.
+    """
+
+    def __init__(self, source: Source, address: tuple[int, ...]) -> None:
+        self._source, self._address, self._layer = source, address, source.layer
+        self._calls = 0
 
     def draws(self) -> Draws:
-        """Return the numbers of the next step, for all samples."""
-        source, self._step = self._source, self._step + 1
-        return Draws(self._key, source.numbers, self._step - 1, 0, source.dtype)
+        """Return the next numbers, for all samples."""
+        call, self._calls = self._calls, self._calls + 1
+        if self._layer is None:
+            return self._source.draws(self._address, call)
+        return self._source.draws((2, call, *self._address), self._layer)
 
 
 class Source:
@@ -33,7 +52,8 @@ class Source:
 
     Streams are numbered in the order in which they are made, or have names; a name can be used
     once. `first` is the number of the first sample, so that chunks give the same numbers;
-    `memory` is how many bytes the entries of some rows may take.
+    `memory` is how many bytes the entries of some rows may take. Inside `with source.inside(l):`
+    streams belong to layer l: their names are new if this layer has not used them.
     """
 
     def __init__(
@@ -51,13 +71,27 @@ class Source:
         self.dtype, self.device = check_dtype(dtype), torch.device(device)
         self.numbers = torch.arange(first, first + samples, device=self.device)
         self.spaces: list[Any] = []
-        self._names: set[str] = set()
-        self._streams = 0
+        self.layer: int | None = None
+        self._names: set[tuple[int | None, str]] = set()
+        self._unnamed: Counter[int | None] = Counter()
+
+    @contextmanager
+    def inside(self, layer: int) -> Iterator[None]:
+        """Let streams belong to a layer of a deep network."""
+        before, self.layer = self.layer, layer
+        try:
+            yield
+        finally:
+            self.layer = before
+
+    def draws(self, address: tuple[int, ...], step: int) -> Draws:
+        """Return the numbers of a step of a stream, for all samples."""
+        return Draws(number_key(self.seed, address), self.numbers, step, 0, self.dtype)
 
     @property
     def used(self) -> bool:
         """Whether a stream was made."""
-        return self._streams > 0 or bool(self._names)
+        return bool(self._unnamed or self._names)
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -73,12 +107,12 @@ class Source:
             If the name was used.
         """
         if name is None:
-            self._streams += 1
-            return Stream(self, stream_key(self.seed, "lazy", 0, self._streams - 1))
-        if name in self._names:
+            self._unnamed[self.layer] += 1
+            return Stream(self, (0, self._unnamed[self.layer] - 1))
+        if (self.layer, name) in self._names:
             raise ValueError(f"name must be new; there is already a matrix {name!r}")
-        self._names.add(name)
-        return Stream(self, stream_key(self.seed, "lazy", 1, *name.encode()))
+        self._names.add((self.layer, name))
+        return Stream(self, (1, *name.encode()))
 
     def join(self, other: Source) -> None:
         """Make the spaces of another source part of this one, or this one's part of the other.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.spaces import Frame
-from shaped_attention.libraries import Tensor, torch
 from shaped_attention.samplers.arguments import device_name
 
 

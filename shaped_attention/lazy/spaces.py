@@ -17,12 +17,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.sources import Source
-from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.draws import Draws
 
 
@@ -49,7 +50,7 @@ class Frame:
         return f"{type(self).__name__}({self.n}, {kind})"
 
     def __iter__(self) -> Iterator[Frame]:
-        yield self.settled()
+        return iter((self.settled(),))
 
     def zeros(self, rows: int, columns: int) -> Float[Tensor, "B r c"]:
         """Return a zero matrix for each sample."""
@@ -61,12 +62,11 @@ class Frame:
         left = self.n - self.size
         if self.explicit:
             self._check_memory(rows)
-        along = draws.normal(rows, self.size)
         if left == 0:
-            return along
-        rest = draws.wishart_factor(rows, left)
-        self.size += rest.shape[-1]
-        return torch.cat([along, rest], dim=-1)
+            return draws.normal(rows, self.size)
+        drawn = draws.normals_beside_wishart(rows, self.size, left)
+        self.size = drawn.shape[-1]
+        return drawn
 
     def grow(self, count: int) -> None:
         """Add vectors to the frame, to which nothing has a component yet."""
@@ -77,7 +77,8 @@ class Frame:
     def padded(self, part: Float[Tensor, "B r c"]) -> Float[Tensor, "B r k"]:
         """Return coordinates in the frame of today, from those when it had fewer vectors."""
         missing = self.size - part.shape[-1]
-        return torch.nn.functional.pad(part, (0, missing)) if missing else part
+        assert missing >= 0
+        return torch.constant_pad_nd(part, (0, missing)) if missing else part
 
     def now(self, part: Float[Tensor, "B r c"], explicit: bool) -> Float[Tensor, "B r k"]:
         """Return coordinates in the frame of today; `explicit` says whether it was then."""
@@ -90,10 +91,16 @@ class Frame:
     def become(self, other: Frame) -> None:
         """Take the place of another space to which nothing relates this one.
 
-        Its frame is then uniformly distributed relative to the other.
+        Its frame is then uniformly distributed relative to the other; if the vector of ones is
+        known, uniformly given that it is the same.
         """
-        rows = other.fresh(self.size, self.source.stream().draws())
-        self.basis = directions(rows, rows[:, :0]).units
+        known = 0 if self._ones is None else 1
+        ones = other.ones() if known else None
+        rows = other.fresh(self.size - known, self.source.stream().draws())
+        if ones is None:
+            self.basis = directions(rows, rows[:, :0]).units
+        else:
+            self.basis = self._basis_with_ones(other.padded(ones), rows)
         self.target, self.target_explicit = other, other.explicit
 
     def settled(self) -> Frame:
@@ -130,7 +137,8 @@ class Frame:
             if self._ones is None:
                 self.basis = directions(gaussian, gaussian[:, :0]).units
             else:
-                self.basis = self._basis_with_ones(gaussian[:, 1:])
+                ones = self.zeros(1, self.n) + self.n**-0.5
+                self.basis = self._basis_with_ones(ones, gaussian[:, 1:])
         self.explicit, self.size = True, self.n
 
     def _check_memory(self, rows: int) -> None:
@@ -144,15 +152,17 @@ class Frame:
                 "fewer columns, rows or samples need less"
             )
 
-    def _basis_with_ones(self, gaussian: Float[Tensor, "B k-1 n"]) -> Float[Tensor, "B k n"]:
-        """Return a uniform frame Q with u Q = (1, ..., 1) / sqrt n, u the coordinates of `ones`.
+    def _basis_with_ones(
+        self, ones: Float[Tensor, "B 1 n"], gaussian: Float[Tensor, "B k-1 n"]
+    ) -> Float[Tensor, "B k n"]:
+        """Return a uniform frame Q with u Q = `ones`, u the coordinates of ones here.
 
         With the reflection H that takes s e_1 to u, s = +-1, and a uniform frame F that begins with
-        s (1, ..., 1) / sqrt n, this is Q = H F.
+        s `ones`, this is Q = H F.
         """
         u = self.ones()
         sign = torch.where(u[..., :1] > 0, -1.0, 1.0)
-        fixed = sign * (self.zeros(1, self.n) + self.n**-0.5)
+        fixed = sign * ones
         frame = torch.cat([fixed, directions(gaussian, fixed).units], dim=1)
         v = u.clone()
         v[..., :1] -= sign
@@ -165,6 +175,13 @@ class Sum:
 
     The same space may occur several times, as the values that heads share do.
     """
+
+    target: None = None
+    """What it has become: a sum stays one, whatever its parts become."""
+
+    def settled(self) -> Sum:
+        """Return itself."""
+        return self
 
     def __init__(self, parts: Sequence[AnySpace]) -> None:
         if not isinstance(parts, list | tuple) or not parts:
@@ -218,7 +235,7 @@ def check_space(name: str, space: object) -> None:
 
 def settled(space: AnySpace) -> AnySpace:
     """Return what a space has become."""
-    return space if isinstance(space, Sum) else space.settled()
+    return space if space.target is None else space.settled()
 
 
 @dataclass
@@ -281,10 +298,10 @@ def _one(left: Frame, right: Frame) -> Frame:
     if left.explicit and right.explicit:
         return left
     # Spaces of projections, of which the first use did not tell that they are the same.
-    if right.free and not (right.explicit or right.knows_ones):
+    if right.free and not right.explicit:
         right.become(left)
         return left
-    if left.free and not (left.explicit or left.knows_ones):
+    if left.free and not left.explicit:
         left.become(right)
         return right
     raise MismatchError(left.n, right.n)

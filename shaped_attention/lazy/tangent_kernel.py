@@ -13,8 +13,9 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Block, Layer, pattern_of
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.lazy.coordinates import inner
-from shaped_attention.lazy.deep import DeepNetwork, deep_networks
+from shaped_attention.lazy.coordinates import inner, total
+from shaped_attention.lazy.deep import LayerGradients
+from shaped_attention.lazy.deep_runs import Network, deep_networks
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.results.provenance import recorded
@@ -74,9 +75,12 @@ def neural_tangent_kernel(
     options = Options(
         device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
     )  # fmt: skip
-    passes = 1 + np.shape(v0)[-1] if np.ndim(v0) else 1
+    tokens = np.shape(v0)[-1] if np.ndim(v0) else 1
     kernels, own = [], []
-    for network in deep_networks(layer, v0, width, depth, samples, seed, options, passes, "kernel"):
+    networks = deep_networks(
+        layer, v0, width, depth, samples, seed, options, tokens, _kernel_of_layer, "kernel"
+    )
+    for network in networks:
         last = network.forward()
         own.append(inner(last, last) / width)
         kernels.append(_kernel(network, last, width))
@@ -109,23 +113,28 @@ def _rate_of_all_layers(pattern: Sequence[Sequence[Block]], depth: int) -> float
     return total
 
 
-def _kernel(network: DeepNetwork, last: Rows, width: int) -> Float[Tensor, "B m m"]:
+def _kernel(network: Network, last: Rows, width: int) -> Float[Tensor, "B m m"]:
     """Return the kernel of the layers' weights."""
     draws = network.source.stream("readout").draws()
     v = Rows(last.space, tuple(part.fresh(1, draws) for part in last.space))
     m = last.shape[1]
     columns = torch.eye(m, dtype=network.source.dtype, device=network.source.device)
     seeds = [(columns[:, a : a + 1] / width**0.5) @ v for a in range(m)]
-    kernel = torch.zeros_like(inner(last, last))
-    for layer in network.backward(seeds):
-        for factors in layer.weights.values():
-            for a, left in enumerate(factors):
-                for b in range(a + 1):
-                    value = _product(left, factors[b])
-                    kernel[:, a, b] += value
-                    if a != b:
-                        kernel[:, b, a] += value
-    return kernel
+    return total([x["kernel"] for x in network.measured(seeds)])
+
+
+def _kernel_of_layer(layer: LayerGradients) -> dict[str, Float[Tensor, "B m m"]]:
+    """Return the kernel of the weights of a layer."""
+    count = len(layer.entering)
+    rows = []
+    for a in range(count):
+        row = [
+            total([_product(factors[max(a, b)], factors[min(a, b)])
+                   for factors in layer.weights.values()])
+            for b in range(count)
+        ]  # fmt: skip
+        rows.append(torch.stack(row, dim=-1))
+    return {"kernel": torch.stack(rows, dim=1)}
 
 
 def _product(x: Factors, y: Factors) -> Float[Tensor, " B"]:

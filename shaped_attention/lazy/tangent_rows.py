@@ -16,7 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
+from torch import Tensor
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
@@ -26,7 +28,6 @@ from shaped_attention.lazy.joining import joined
 from shaped_attention.lazy.rows import Multiplier, Rows
 from shaped_attention.lazy.spaces import AnySpace
 from shaped_attention.lazy.torch_functions import of_rows
-from shaped_attention.libraries import Tensor, torch
 
 
 class RowsWithTangent(Vectors):
@@ -34,8 +35,6 @@ class RowsWithTangent(Vectors):
 
     They take part in the operations of `Rows`, inside ``torch.autograd.forward_ad.dual_level()``.
     """
-
-    __array_ufunc__ = None
 
     def __init__(self, both: Rows) -> None:
         self.both = both
@@ -97,15 +96,6 @@ class RowsWithTangent(Vectors):
         return self + (0.0 * self.value + other)
 
     __radd__ = __add__
-
-    def __neg__(self) -> RowsWithTangent:
-        return RowsWithTangent(-self.both)
-
-    def __sub__(self, other: Any) -> RowsWithTangent:
-        return self + -1.0 * other
-
-    def __rsub__(self, other: Any) -> RowsWithTangent:
-        return -self + other
 
     def __mul__(self, other: Any) -> RowsWithTangent:
         if isinstance(other, Vectors):

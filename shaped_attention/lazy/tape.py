@@ -12,9 +12,11 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any, TypeVar
 
+import torch
+from torch import Tensor
+
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy.coordinates import Coordinates
-from shaped_attention.libraries import Tensor, torch
 
 C = TypeVar("C", bound=Coordinates)
 
@@ -29,7 +31,8 @@ class Tape:
     """A record of operations on rows, made inside ``with Tape() as tape:``.
 
     `backward` goes through it once. Afterwards `gradient(rows)` is the gradient of rows, and each
-    matrix has the factors of its own gradient (`Matrix.gradient`).
+    matrix has the factors of its own gradient (`Matrix.gradient`). As in torch, the gradients of
+    several tapes add up; `Matrix.forget_gradient` clears them.
 
     Examples
     --------
@@ -90,15 +93,19 @@ class Tape:
         Raises
         ------
         ValueError
-            If the record is used up, or the loss does not depend on what it contains.
+            If the record is used up, the loss is not one number for each sample, or it does not
+            depend on what the record contains.
         """
         if self._used_up:
             raise ValueError(
                 "backward can be called only once on a tape, unless the first call has keep=True"
             )
         if loss is not None:
-            if not isinstance(loss, Tensor):
-                raise argument_error("loss", "a tensor (samples,)", loss)
+            samples = max((x.shape[0] for x in self.results()), default=1)
+            shapes = [(samples,), *([()] if samples == 1 else [])]
+            if not isinstance(loss, Tensor) or tuple(loss.shape) not in shapes:
+                expected = f"a tensor ({samples},), one number for each sample"
+                raise argument_error("loss", expected, loss)
             if loss.requires_grad:
                 # What it was computed from may also have multiplied rows.
                 loss.sum().backward(retain_graph=True)

@@ -7,16 +7,23 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import torch
+
 from shaped_attention.checks import shown
 from shaped_attention.lazy.coordinates import Coordinates, Vectors
 from shaped_attention.lazy.entries import explicitly
 from shaped_attention.lazy.joining import joined
-from shaped_attention.libraries import torch
+from shaped_attention.numerics.operations.registry import operands_of
 
 
 def of_rows(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Return a function of torch of rows: as operators of rows, or of their entries."""
     args = (*args, *(named.pop(key) for key in _OPERANDS if key in named))
+    if not any(isinstance(x, Vectors) for x in operands_of((*args, *named.values()))):
+        raise ValueError(
+            f"{function.__name__} needs rows: a Matrix multiplies rows only, x @ W; Space.rows "
+            "makes rows of a tensor"
+        )
     linear = _LINEAR.get(function.__name__.strip("_"))
     if linear is not None and named.keys() <= {"alpha", "dim"}:
         return linear(*args, **named)

@@ -87,7 +87,7 @@ def simulate_training(
     steps
         Number of training steps.
     optimizer
-        `SGD` or `Muon`; None for SGD(1.0).
+        `SGD` or `Muon`; None for SGD(1.0), a large rate for a model with the library's scale.
     classes
         Number of classes; None for the largest target plus 1, and at least 2, or the vocabulary.
     device, dtype
@@ -218,6 +218,8 @@ def _of_model(
         raise argument_error(
             "classes", f"None or {vocabulary}, the size of the vocabulary", classes
         )
+    if np.asarray(targets).dtype.kind == "f":
+        raise argument_error("targets", "integers, token ids", targets)
     goal, _ = _targets(targets, len(ids), vocabulary)
     spec = specify(
         known.layer, mean_covariance(known.embedding, ids), width=known.width, steps=known.depth,

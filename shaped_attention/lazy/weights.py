@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+import torch
+
+from shaped_attention.checks import check_count
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.parameters import Parameter
 from shaped_attention.lazy.rows import Rows
@@ -15,7 +18,6 @@ from shaped_attention.lazy.space import new_rows
 from shaped_attention.lazy.spaces import AnySpace, Frame, Open
 from shaped_attention.lazy.stored import Stored
 from shaped_attention.lazy.tangent_rows import RowsWithTangent
-from shaped_attention.libraries import torch
 
 
 class Weights(dict[str, Parameter]):
@@ -85,7 +87,8 @@ class Weights(dict[str, Parameter]):
 
         def project(x: Any, columns: int, kind: str | None = None, head: int = 0) -> Any:
             if isinstance(x, RowsWithTangent):
-                return RowsWithTangent(project(x.both, columns))
+                return RowsWithTangent(project(x.both, columns, kind, head))
+            check_count("columns", columns)
             number = next(numbers)
             own, group = f"{name}.{number}", groups.get(number)
             if isinstance(x, torch.Tensor):

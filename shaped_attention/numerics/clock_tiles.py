@@ -14,7 +14,7 @@ from shaped_attention.numerics.jit import LANES, borrowed, compiled_once, kernel
 from shaped_attention.numerics.operations.sums import squares
 from shaped_attention.numerics.threefry import counter
 from shaped_attention.numerics.tile_interpreter import fill_constants, run
-from shaped_attention.numerics.tiles import LARGEST_FACTOR, is_broken, stop_outside
+from shaped_attention.numerics.tiles import stop_outside, stop_overflowing
 
 
 @kernel
@@ -52,7 +52,7 @@ def advance_clock(  # type: ignore[no-untyped-def]
     memory = tile_buffer(work + 3)
     buf = borrowed(memory)
     paths = np.empty(LANES, np.uint64)
-    radii, times, moved = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    radii, times = np.empty(LANES), np.empty(LANES)
     length, pieces = np.empty(LANES), np.empty(LANES)
     moving, stops = np.empty(LANES), np.empty(LANES)
     active = np.empty(count, np.int64)
@@ -95,20 +95,16 @@ def advance_clock(  # type: ignore[no-untyped-def]
                     length[p] = left[i] / pieces[p]
                     _, paths[p] = counter(0, 0, samples[i], taken[i])
                     times[p] = grid[i] * dt + (dt - left[i])
-                for p in range(LANES):
                     buf[length_row, p] = length[p] if moving[p] > 0.5 else 0.0
                 fill_constants(constant_rows, constants, ranges[1, 2], ranges[1, 3], buf)
                 run(code, ranges[1, 0], ranges[1, 1], numbers, keys, buf, paths, buf, False)
                 out = outputs[1, 0, 0]
                 for p in range(LANES):
-                    moved[p] = 0.0
+                    buf[work, p] = 0.0
                 for j in range(size):
                     for p in range(LANES):
-                        moved[p] += abs(buf[out + j, p])
-                for p in range(LANES):
-                    if moving[p] > 0.5 and not moved[p] < LARGEST_FACTOR:
-                        moving[p] = 0.0
-                        stops[p] = np.nan if is_broken(buf, size, p, moved[p]) else times[p]
+                        buf[work, p] += abs(buf[out + j, p])
+                stop_overflowing(buf, size, work, moving, stops, times)
                 for j in range(size):
                     for p in range(LANES):
                         buf[j, p] = buf[out + j, p] if moving[p] > 0.5 else buf[j, p]

@@ -160,9 +160,9 @@ def factor(v: ArrayLike) -> Matrix:
     values, vectors = np.linalg.eigh(correlations(distinct))
     level = len(values) * np.finfo(np.float64).eps * values[-1]
     root = deviation[:, None] * vectors * np.sqrt(np.where(values > level, values, 0.0))
-    lower = np.empty(matrix.shape)
-    gram_schmidt(root[same.reshape(-1)], lower, math.sqrt(PIVOT))
-    return lower[first[same.reshape(-1)]]
+    lower = np.empty((1, *matrix.shape))
+    gram_schmidt(np.ascontiguousarray(root[same.reshape(-1)])[None], math.sqrt(PIVOT), lower)
+    return lower[0, first[same.reshape(-1)]]
 
 
 def start_factor(v: Matrix, columns: int) -> Matrix:

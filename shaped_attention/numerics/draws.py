@@ -4,7 +4,7 @@ An integer seed and the name of a stream give a key; a key and integers (sample,
 give a number. Nothing else enters, so results do not depend on chunks, threads, order or device,
 and the torch and compiled paths use the same numbers (to rounding in the logarithm and cosine of
 the Box-Muller formula). On the CPU the compiled generator, which is ten times faster, makes them
-here too if the sample numbers are consecutive.
+here too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.seeds import STREAMS
 from shaped_attention.numerics.threefry import (
     ATTEMPT_SHIFT,
     PARITY,
     ROTATIONS,
-    fill_chi,
+    fill_beside,
     fill_weights,
     path_words,
 )
@@ -105,6 +104,10 @@ def _normal_pair(x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
     return radius * torch.cos(angle), radius * torch.sin(angle)
 
 
+# Cached, since a network asks for the same samples and step again and again.
+_path_words = lru_cache(maxsize=16)(path_words)
+
+
 @lru_cache(maxsize=256)
 def _chi_constants(dof: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """Return pair numbers and Marsaglia's d; cached, since copying them makes the host wait."""
@@ -142,25 +145,23 @@ class Draws:
     dtype: torch.dtype = field(default_factory=lambda: torch.float64)
     compiled: bool = True
     _next: int = field(default=0, repr=False)
-    _compiled_first: int = field(default=-1, repr=False)
 
-    def __post_init__(self) -> None:
-        here = self.samples.device.type == "cpu"
-        if self.compiled and here and len(self.samples) and isinstance(self.step, int):
-            first = int(self.samples[0])
-            following = torch.arange(first, first + len(self.samples), device="cpu")
-            if torch.equal(self.samples, following):
-                self._compiled_first = first
+    @property
+    def _on_host(self) -> bool:
+        """Whether the compiled generator makes the numbers."""
+        return self.compiled and self.samples.device.type == "cpu"
+
+    def paths(self) -> NDArray[np.uint64]:
+        """Return the counter words of the samples, on the CPU."""
+        if isinstance(self.step, int):
+            return _path_words(self.samples, self.step)
+        # Steps of the paths are counted in place.
+        return path_words(self.samples, self.step)
 
     def _take_slot(self) -> int:
         slot = slot_number(self.slot, self._next)
         self._next += 1
         return slot
-
-    def _words_of(self, count: int, start: int = 0) -> NDArray[np.uint64]:
-        """Return the counter words of consecutive samples from number `start` on."""
-        assert isinstance(self.step, int)
-        return path_words(np.arange(count) + self._compiled_first + start, self.step)
 
     def _words(self, slot: int, pairs: Tensor) -> tuple[Tensor, Tensor]:
         c0 = pairs + (slot << 40)
@@ -171,9 +172,9 @@ class Draws:
     def normals_at(self, slot: int, start: int, count: int) -> Float[Tensor, "B count"]:
         """Return the normals start, start + 1, ... (start even) of a slot, for every sample."""
         first = start // 2
-        if self._compiled_first >= 0:
+        if self._on_host:
             out = np.empty((len(self.samples), count))
-            fill_weights(out, self.key, self._words_of(len(out)), slot, first)
+            fill_weights(out, self.key, self.paths(), slot, first)
             return torch.from_numpy(out).to(self.dtype)
         if self.samples.device.type == "cuda" and self.compiled and isinstance(self.step, int):
             from shaped_attention.numerics.device import launch  # only where there is a device
@@ -210,16 +211,7 @@ class Draws:
         Marsaglia and Tsang, ACM TOMS 26 (2000). Attempt a of the pair of variables 2 k, 2 k + 1
         has its own counters, so acceptance in one path does not shift the numbers of another.
         """
-        slot = self._take_slot()
-        if self._compiled_first >= 0:
-            tiles = -(-len(self.samples) // LANES)
-            rows = np.empty((tiles, len(dof), LANES))
-            for tile, out in enumerate(rows):
-                paths = self._words_of(LANES, tile * LANES)
-                fill_chi(out, np.array(dof, dtype=float), self.key, paths, slot)
-            flat = rows.transpose(0, 2, 1).reshape(-1, len(dof))
-            return torch.from_numpy(flat[: len(self.samples)]).to(self.dtype)
-        device = self.samples.device
+        slot, device = self._take_slot(), self.samples.device
         first, d = _chi_constants(tuple(dof), device)
         result = torch.full((len(self.samples), len(dof)), -1.0, dtype=torch.float64, device=device)
         for attempt in range(_CHI_ATTEMPTS):
@@ -248,8 +240,26 @@ class Draws:
             gaussian = self.normal(m, dof)
             self._take_slot()
             return gaussian
+        if self._on_host:
+            return self._compiled_beside(0, m, dof, 0)
         below = self.normals_at(self._take_slot(), 0, m * (m - 1) // 2)
-        factor = torch.diag_embed(self.chi([dof - i for i in range(m)]))
+        diagonal = self.chi([dof - i for i in range(m)])
+        factor = torch.diag_embed(diagonal)
         rows, columns = torch.tril_indices(m, m, -1, device=self.samples.device)
         factor[:, rows, columns] = below
         return factor
+
+    def normals_beside_wishart(self, m: int, known: int, dof: int) -> Float[Tensor, "B m c"]:
+        """Return [G, B] with independent normals G (m, known), and B as in `wishart_factor`.
+
+        G has the first of three slots.
+        """
+        if not self._on_host or dof < m + 2:
+            return torch.cat([self.normal(m, known), self.wishart_factor(m, dof)], dim=-1)
+        return self._compiled_beside(known, m, dof, self._take_slot())
+
+    def _compiled_beside(self, known: int, m: int, dof: int, slot: int) -> Tensor:
+        out = np.empty((len(self.samples), m, known + m))
+        slots = slot, self._take_slot(), self._take_slot()
+        fill_beside(out, dof, self.key, self.paths(), slots)
+        return torch.from_numpy(out).to(self.dtype)

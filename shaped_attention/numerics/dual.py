@@ -103,15 +103,6 @@ class Dual(Extended):
 
     __radd__ = __add__
 
-    def __neg__(self) -> Dual:
-        return self * -1.0
-
-    def __sub__(self, other: Any) -> Dual:
-        return self + (-1.0) * other
-
-    def __rsub__(self, other: Any) -> Dual:
-        return self * -1.0 + other
-
     def __mul__(self, other: Any) -> Dual:
         if self._yields(other):
             return NotImplemented

@@ -79,10 +79,11 @@ class Graph:
             kind, tuple(inputs), shape, tuple(scalars), tuple(integers), lower, data, address,
             inside,
         )  # fmt: skip
-        # Operations without inputs (inputs, constants, random numbers) are always distinct.
-        if inputs and address is None:
+        # Inputs, constants and sums over hidden units are always distinct.
+        if (inputs or address is not None) and inside is None:
             numbers = tuple(name_of(x) for x in scalars)
-            key = (kind, tuple(id(x) for x in inputs), shape, numbers, tuple(integers), lower)
+            where = tuple(id(x) for x in inputs)
+            key = (kind, where, shape, numbers, tuple(integers), lower, address)
             if key in self._known:
                 return Matrix(self, self._known[key])
             self._known[key] = new
@@ -100,18 +101,32 @@ class Graph:
         return self.node("constant", (), shape, data=entries, lower=lower)
 
 
-class Extended:
+class Operand:
+    """What a description combines; its differences are made of sums and products."""
+
+    __slots__ = ()
+    __array_ufunc__ = None  # so that an array leaves its product with an operand to it
+
+    def __neg__(self: Any) -> Any:
+        return self * -1.0
+
+    def __sub__(self: Any, other: Any) -> Any:
+        return self + (-1.0) * other
+
+    def __rsub__(self: Any, other: Any) -> Any:
+        return (-1.0) * self + other
+
+
+class Extended(Operand):
     """A matrix with more, such as `dual.Dual`: its operators take precedence over a matrix's."""
 
-    __array_ufunc__ = None
     value: Any
 
 
-class Matrix:
+class Matrix(Operand):
     """A matrix of a trace: `coefficient` times the value of `node`, or times its transpose."""
 
     __slots__ = ("coefficient", "graph", "node", "transposed")
-    __array_ufunc__ = None
 
     def __init__(
         self, graph: Graph, node: Node, coefficient: Number = 1.0, transposed: bool = False
@@ -195,15 +210,6 @@ class Matrix:
         )  # fmt: skip
 
     __radd__ = __add__
-
-    def __neg__(self) -> Matrix:
-        return self * -1.0
-
-    def __sub__(self, other: Matrix | Number) -> Matrix:
-        return self + (-1.0) * other
-
-    def __rsub__(self, other: Number) -> Matrix:
-        return (-1.0) * self + other
 
     def __mul__(self, other: Matrix | Number) -> Matrix:
         if isinstance(other, Extended):

@@ -9,6 +9,7 @@ here.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,7 @@ from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.jit import kernel
+from shaped_attention.numerics.vector_products import inner_products
 
 Array = NDArray[np.float64]
 
@@ -81,25 +83,42 @@ def add_cogram(h: Array, total: Array) -> None:
     )  # fmt: skip
 
 
-def gram_schmidt(rest: Array, out: Array, level: float = PIVOT) -> None:
-    """Write the lower triangular L with L L^T = A A^T by Gram-Schmidt, and overwrite A = `rest`.
+@kernel
+def gram_schmidt(a, level, out):  # type: ignore[no-untyped-def]
+    """Write the lower triangular L with L L^T = A A^T by Gram-Schmidt, and overwrite A.
 
-    A column is zero if the part of its row that is orthogonal to the rows before is at most `level`
-    times as long as the row.
+    A (samples, m, c) and L (samples, m, m) are contiguous. A column is zero if the part of its row
+    that is orthogonal to the rows before is at most `level` times as long as the row.
     """
-    out.fill(0.0)
-    original = np.linalg.norm(rest, axis=1)
-    update = np.empty_like(rest)
-    for j, unit in enumerate(rest):
-        length = float(np.linalg.norm(unit))
-        if length - level * original[j] <= 0.0:
-            continue
-        unit /= length
-        below = rest[j + 1 :]
-        np.matmul(below, unit, out=out[j + 1 :, j])
-        out[j, j] = length
-        np.multiply(out[j + 1 :, j, None], unit, out=update[j + 1 :])
-        below -= update[j + 1 :]
+    samples, rows, columns = a.shape
+    flat, result = a.reshape(-1), out.reshape(-1)
+    squares = np.empty(rows)
+    for s in range(samples):
+        start, first = s * rows * columns, s * rows * rows
+        for i in range(rows):
+            x = start + i * columns
+            inner_products(squares, flat, flat, i, 1, x, columns, x, columns, 1, columns, 1)
+        original = squares.copy()
+        for j in range(rows):
+            unit = a[s, j]
+            x = start + j * columns
+            inner_products(squares, flat, flat, j, 1, x, columns, x, columns, 1, columns, 1)
+            # Tested as a difference, so that a non-finite pivot does not count as zero.
+            zero = squares[j] - level * level * original[j] <= 0.0
+            length = 0.0 if zero else math.sqrt(squares[j])
+            factor = 0.0 if zero else 1.0 / length
+            out[s, :j, j] = 0.0
+            out[s, j, j] = length
+            for c in range(columns):
+                unit[c] *= factor
+            inner_products(
+                result, flat, flat, first + (j + 1) * rows + j, rows, x + columns, columns,
+                x, columns, rows - j - 1, columns, 1,
+            )  # fmt: skip
+            for i in range(j + 1, rows):
+                rest, part = a[s, i], out[s, i, j]
+                for c in range(columns):
+                    rest[c] -= part * unit[c]
 
 
 @kernel
@@ -127,7 +146,7 @@ def lower_factor(root: Array, out: Array) -> None:
     rows, columns = root.shape
     work = root.copy()
     if columns < rows:
-        gram_schmidt(work, out)
+        gram_schmidt(work[None], PIVOT, out[None])
         return
     panel = min(_PANEL, rows, columns)
     reflectors, scratch = np.empty((rows, panel)), np.empty(rows * panel)
@@ -139,7 +158,7 @@ def lower_factor(root: Array, out: Array) -> None:
     signs = np.where(np.diagonal(work) < 0.0, -1.0, 1.0)
     _lower_part(work, signs, out)
     if not _sound(out, np.sqrt(np.einsum("ij,ij->i", root, root)), 1):
-        gram_schmidt(root.copy(), out)
+        gram_schmidt(root.copy()[None], PIVOT, out[None])
 
 
 def cholesky(gram: Array, out: Array) -> None:

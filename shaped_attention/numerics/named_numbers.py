@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -51,14 +51,34 @@ class Keys:
             self._known[address] = known
         return known
 
-    def table(self, addresses: list[Any]) -> NDArray[np.uint64]:
-        """Return the keys (count, 2) of addresses."""
-        keys = [self.key(address) for address in addresses]
-        return np.stack(keys) if keys else np.zeros((1, 2), dtype=np.uint64)
+
+class _OncePerStep(Numbers):
+    """Numbers of a place, none of which can be drawn twice in a step: a base of dataclasses."""
+
+    place: tuple[int, ...]
+    increments: Any
+    _taken: set[tuple[str, int]]
+
+    def inside(self, index: int) -> Self:
+        """Return the numbers of a block inside this one."""
+        return replace(cast(Any, self), place=(*self.place, index), _taken=set())
+
+    def again(self) -> Self:
+        """Return the numbers of the same step, of which none is drawn yet."""
+        return replace(cast(Any, self), _taken=set())
+
+    def _address(self, name: str, head: int) -> Hashable:
+        if (name, head) in self._taken:
+            raise ValueError(
+                f"the numbers {name!r} (head {head}) are drawn twice in one step of a block; "
+                "give each draw a different name"
+            )
+        self._taken.add((name, head))
+        return (self.place, name)
 
 
 @dataclass
-class TorchNumbers(Numbers):
+class TorchNumbers(_OncePerStep):
     """The random numbers of one block in one step, for a set of samples, as torch tensors.
 
     Parameters
@@ -76,8 +96,6 @@ class TorchNumbers(Numbers):
     increments
         Standard deviation of the Brownian increments of a limit, the root of the step; None for
         the numbers of a chain.
-    compiled
-        Whether the compiled generator may be used where possible; the numbers agree to rounding.
     """
 
     keys: Keys
@@ -86,26 +104,11 @@ class TorchNumbers(Numbers):
     place: tuple[int, ...] = ()
     dtype: torch.dtype = field(default_factory=lambda: torch.float64)
     increments: float | None = None
-    compiled: bool = True
     _taken: set[tuple[str, int]] = field(default_factory=set, repr=False)
 
-    def inside(self, index: int) -> TorchNumbers:
-        """Return the numbers of a block inside this one."""
-        return replace(self, place=(*self.place, index), _taken=set())
-
-    def again(self) -> TorchNumbers:
-        """Return the numbers of the same step, of which none is drawn yet."""
-        return replace(self, _taken=set())
-
     def _draws(self, name: str, head: int) -> Draws:
-        if (name, head) in self._taken:
-            raise ValueError(
-                f"the numbers {name!r} (head {head}) are drawn twice in one step of a block; "
-                "give each draw a different name"
-            )
-        self._taken.add((name, head))
-        key = self.keys.key((self.place, name))
-        return Draws(key, self.samples, self.step, 2 * head, self.dtype, self.compiled)
+        key = self.keys.key(self._address(name, head))
+        return Draws(key, self.samples, self.step, 2 * head, self.dtype)
 
     def normal(
         self, name: str, rows: int, columns: int, head: int = 0
@@ -142,82 +145,48 @@ class TorchNumbers(Numbers):
         yield from self._draws(name, 0).column_blocks(rows, count, HIDDEN_AT_A_TIME)
 
 
-class TracedNumbers(Numbers):
+@dataclass
+class TracedNumbers(_OncePerStep):
     """The random numbers of one block while its description is traced.
 
     Parameters
     ----------
     graph
-        The trace.
+        The trace, in which equal numbers are one node.
     place
         Place of the block in the layer, which distinguishes its numbers from those of other blocks.
     increments
         Standard deviation of the Brownian increments of a limit, the root of the step; None for
         the numbers of a chain.
-    drawn
-        Normals and Wishart roots by place, name, head and sizes, if the same step is traced again:
-        those that are there are returned, and new ones are added.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        place: tuple[int, ...],
-        increments: Number | None = None,
-        drawn: dict[Hashable, Matrix] | None = None,
-    ) -> None:
-        self._graph, self._place, self._increments = graph, place, increments
-        self._taken: set[tuple[str, int]] = set()
-        self._drawn = {} if drawn is None else drawn
-
-    def inside(self, index: int) -> TracedNumbers:
-        """Return the numbers of a block inside this one."""
-        place = (*self._place, index)
-        return TracedNumbers(self._graph, place, self._increments, self._drawn)
-
-    def again(self) -> TracedNumbers:
-        """Return the numbers of the same step, of which none is drawn yet."""
-        return TracedNumbers(self._graph, self._place, self._increments, self._drawn)
-
-    def _address(self, name: str, head: int) -> Hashable:
-        if (name, head) in self._taken:
-            raise ValueError(
-                f"the numbers {name!r} (head {head}) are drawn twice in one step of a block; "
-                "give each draw a different name"
-            )
-        self._taken.add((name, head))
-        return (self._place, name)
+    graph: Graph
+    place: tuple[int, ...]
+    increments: Number | None = None
+    _taken: set[tuple[str, int]] = field(default_factory=set, repr=False)
 
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Matrix:
         """Return independent standard normals (rows, columns)."""
-        address = self._address(name, head)
-        scale = 1.0 if self._increments is None else self._increments
-        key = (address, head, rows, columns)
-        if key not in self._drawn:
-            self._drawn[key] = self._graph.node(
-                "normal", (), (rows, columns), (scale,), (2 * head,), address=address
-            )
-        return self._drawn[key]
+        scale = 1.0 if self.increments is None else self.increments
+        return self.graph.node(
+            "normal", (), (rows, columns), (scale,), (2 * head,), address=self._address(name, head)
+        )
 
     def wishart(self, name: str, rows: int, dof: int, head: int = 0) -> Matrix:
         """Return a root of a Wishart matrix (see `Numbers`)."""
-        if self._increments is not None:
+        if self.increments is not None:
             return super().wishart(name, rows, dof, head)
-        address = self._address(name, head)
         bartlett = dof >= rows + 2
-        key = (address, head, rows, dof)
-        if key not in self._drawn:
-            self._drawn[key] = self._graph.node(
-                "wishart", (), (rows, rows if bartlett else dof), (), (2 * head, dof),
-                lower=bartlett, address=address,
-            )  # fmt: skip
-        return self._drawn[key]
+        return self.graph.node(
+            "wishart", (), (rows, rows if bartlett else dof), (), (2 * head, dof),
+            lower=bartlett, address=self._address(name, head),
+        )  # fmt: skip
 
     def activated_gram(
         self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1
     ) -> Matrix:
         """Return the Gram matrix of `count` activated columns (see `Numbers`)."""
-        if self._increments is not None:
+        if self.increments is not None:
             return super().activated_gram(name, factor, count, activation, copies)
         if isinstance(factor, Dual):
             raise ValueError(NO_RULE)
@@ -228,7 +197,7 @@ class TracedNumbers(Numbers):
         hidden = [inside.node("input", (), (rows, 1)) for _ in range(copies)]
         result = activation(*hidden).value()
         check_activation(inside, [x.node for x in hidden], result.node)
-        return self._graph.node(
+        return self.graph.node(
             "activated_gram", (flat.node,), (rows, rows), (), (0, count, copies),
             address=address, inside=(inside, result.node),
         )  # fmt: skip

@@ -14,9 +14,6 @@ from shaped_attention.checks import argument_error
 
 TIME_TOLERANCE = 1e-9
 
-AXES = ("time", "position")
-"""Names of the axis."""
-
 
 def check_result(result: object, name: str, *, stops: bool = False) -> None:
     """Raise ValueError, naming the argument `name`, unless `result` has covariances on an axis.

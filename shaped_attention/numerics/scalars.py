@@ -8,21 +8,23 @@ depth.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable
 from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from shaped_attention.libraries import Tensor, torch
+
+_ARITHMETIC = (np.add, np.subtract, np.multiply, np.divide, np.power)
 
 Depths: TypeAlias = NDArray[np.float64]
 """Relative depths l / L of the layers of a run, at which scalars are evaluated."""
 
 
-class Scalar:
+class Scalar(NDArrayOperatorsMixin):
     """A formula in the parameters of a layer; arithmetic on it gives further formulas.
 
     Parameters
@@ -34,42 +36,20 @@ class Scalar:
     """
 
     __slots__ = ("evaluate", "name")
-    __array_ufunc__ = None
 
     def __init__(self, evaluate: Callable[[Depths], Any], name: Hashable = None) -> None:
         self.evaluate = evaluate
         # The object itself cannot be a name, since formulas are not compared.
         self.name = id(self) if name is None else name
 
-    def __add__(self, other: Number) -> Scalar:
-        return _combined(np.add, self, other)
-
-    def __radd__(self, other: Number) -> Scalar:
-        return _combined(np.add, other, self)
-
-    def __sub__(self, other: Number) -> Scalar:
-        return _combined(np.subtract, self, other)
-
-    def __rsub__(self, other: Number) -> Scalar:
-        return _combined(np.subtract, other, self)
-
-    def __mul__(self, other: Number) -> Scalar:
-        return _combined(np.multiply, self, other)
-
-    def __rmul__(self, other: Number) -> Scalar:
-        return _combined(np.multiply, other, self)
-
-    def __truediv__(self, other: Number) -> Scalar:
-        return _combined(np.divide, self, other)
-
-    def __rtruediv__(self, other: Number) -> Scalar:
-        return _combined(np.divide, other, self)
-
-    def __pow__(self, other: Number) -> Scalar:
-        return _combined(np.power, self, other)
+    def __array_ufunc__(self, function: Any, method: str, *numbers: Any, **named: Any) -> Any:
+        """Return the formula that an operator of the mixin asks for; `out` is that of ``+=``."""
+        if function not in _ARITHMETIC or method != "__call__":
+            return NotImplemented
+        return _combined(function, *numbers)
 
     def __neg__(self) -> Scalar:
-        return _combined(np.multiply, self, -1.0)
+        return self * -1.0
 
     def __float__(self) -> float:
         raise TypeError(
@@ -132,10 +112,7 @@ def is_one(number: Number) -> bool:
 def mean_decay(rate: AnyNumber, step: AnyNumber) -> Any:
     """Return ``(1 - exp(-rate step)) / rate``, the integrated decay, which is `step` at rate 0."""
     if isinstance(rate, Scalar) or isinstance(step, Scalar):
-        a, b = rate, step
-        return Scalar(
-            lambda depths: _mean_decay(np.asarray(value(a, depths)), np.asarray(value(b, depths)))
-        )
+        return _combined(_mean_decay, rate, step)  # type: ignore[arg-type]
     if isinstance(rate, Tensor) or isinstance(step, Tensor):
         # expm1(x) / x has no derivative rule at 0; near it three terms are exact to rounding.
         x = torch.as_tensor(rate * step)
@@ -149,10 +126,3 @@ def _mean_decay(rate: NDArray[np.float64], step: NDArray[np.float64]) -> Any:
     x = rate * step
     safe = np.where(np.abs(x) < 1e-300, 1.0, x)
     return step * np.where(np.abs(x) < 1e-300, 1.0, -np.expm1(-safe) / safe)
-
-
-def exponential(number: AnyNumber) -> Any:
-    """Return the exponential of a number, a `Scalar` or a tensor."""
-    if isinstance(number, Scalar):
-        return apply(np.exp, number)
-    return number.exp() if isinstance(number, Tensor) else math.exp(number)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
+from graphlib import TopologicalSorter
 from typing import Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -109,18 +110,12 @@ class _Shared(Generic[S]):
     ) -> None:
         self._steps, self._perform, self._forget = steps, perform, forget
         makers = {step.output: k for k, step in enumerate(steps)}
-        self._waits: list[int] = []
-        self._followers: list[list[int]] = [[] for _ in steps]
-        self._uses: Counter[int] = Counter()
-        for k, step in enumerate(steps):
-            used = set(step.inputs)
-            before = {makers[value] for value in used if value in makers}
-            for j in before:
-                self._followers[j].append(k)
-            self._waits.append(len(before))
-            self._uses.update(used)
+        before = [{makers[x] for x in step.inputs if x in makers} for step in steps]
+        self._order = TopologicalSorter(dict(enumerate(before)))
+        self._order.prepare()
+        self._ready = sorted(self._order.get_ready())
+        self._uses = Counter(value for step in steps for value in set(step.inputs))
         self._ending = {value for step in steps for value in step.ends}
-        self._ready = [k for k, count in enumerate(self._waits) if count == 0]
         self._left = len(steps)
         self._changed = threading.Condition()
 
@@ -152,14 +147,12 @@ class _Shared(Generic[S]):
                 self._uses[value] -= 1
                 if self._uses[value] == 0 and value in self._ending:
                     self._forget(value)
-            fresh = 0
-            for j in self._followers[k]:
-                self._waits[j] -= 1
-                if self._waits[j] == 0:
-                    heapq.heappush(self._ready, j)
-                    fresh += 1
+            self._order.done(k)
+            fresh = self._order.get_ready()
+            for j in fresh:
+                heapq.heappush(self._ready, j)
             self._left = max(0, self._left - 1)
-            if fresh > 1 or not self._left:
+            if len(fresh) > 1 or not self._left:
                 self._changed.notify_all()
 
 

@@ -92,9 +92,7 @@ def count_paths(out, first, step):  # type: ignore[no-untyped-def]
         _, out[p] = counter(0, 0, first + p, step)
 
 
-def path_words(
-    samples: NDArray[np.int64] | int, step: NDArray[np.int64] | int
-) -> NDArray[np.uint64]:
+def path_words(samples: Any, step: Any) -> NDArray[np.uint64]:
     """Return the second counter words of samples (count,) at a step, or each at its own step."""
     numbers = np.atleast_1d(np.asarray(samples, dtype=np.uint64))
     return (numbers << _U64(32)) | np.asarray(step, dtype=np.uint64)
@@ -184,7 +182,7 @@ def _chi_again(dof, j, k0, k1, path, slot):  # type: ignore[no-untyped-def]
 
 @kernel
 def fill_chi(out, dof, key, paths, slot):  # type: ignore[no-untyped-def]
-    """Write chi variables with `dof[j]` >= 2 degrees of freedom into row j of `out` (J, ...).
+    """Write chi variables with dof - j >= 2 degrees of freedom into row j of `out` (J, ...).
 
     The first entries of a row belong to `paths`.
 
@@ -196,7 +194,6 @@ def fill_chi(out, dof, key, paths, slot):  # type: ignore[no-untyped-def]
     rows, lanes = out.shape[0], paths.shape[0]
     for j in range(0, rows, 2):
         two = j + 1 < rows
-        dof_a, dof_b = dof[j], dof[j + 1] if two else dof[j]
         ca, _ = counter(slot, j, 0, 0)
         cb, _ = counter(slot, j + 1, 0, 0)
         rejected = 0
@@ -204,8 +201,9 @@ def fill_chi(out, dof, key, paths, slot):  # type: ignore[no-untyped-def]
             x0, x1 = threefry(k0, k1, ca, paths[p])
             w0, w1 = threefry(k0, k1, cb, paths[p])
             a, b = normal_pair(x0, x1)
-            cube_a, d_a = _chi_proposal(a, dof_a)
-            cube_b, d_b = _chi_proposal(b, dof_b)
+            # The second of an odd number is not used; its degrees only have to be enough.
+            cube_a, d_a = _chi_proposal(a, dof - j)
+            cube_b, d_b = _chi_proposal(b, dof - j - 1)
             good_a = _chi_accepts(a, w0, cube_a, d_a)
             good_b = _chi_accepts(b, w1, cube_b, d_b)
             out[j, p] = math.sqrt(2.0 * d_a * cube_a) if good_a else -1.0
@@ -216,4 +214,26 @@ def fill_chi(out, dof, key, paths, slot):  # type: ignore[no-untyped-def]
             for i in range(j, min(j + 2, rows)):
                 for p in range(lanes):
                     if out[i, p] < 0.0:
-                        out[i, p] = _chi_again(dof[i], i, k0, k1, paths[p], slot)
+                        out[i, p] = _chi_again(dof - i, i, k0, k1, paths[p], slot)
+
+
+@kernel
+def fill_beside(out, dof, key, paths, slots):  # type: ignore[no-untyped-def]
+    """Write [G, B] into `out` (samples, m, c + m): normals, and Bartlett's factor for `dof`.
+
+    G, what is below the diagonal of B, and its diagonal have a slot each.
+    """
+    samples, m, columns = out.shape
+    known = columns - m
+    diagonal = np.empty((m, samples))
+    fill_chi(diagonal, dof, key, paths, slots[2])
+    normals, below = np.empty((1, m * known)), np.empty((1, m * (m - 1) // 2))
+    for s in range(samples):
+        fill_weights(normals, key, paths[s : s + 1], slots[0], 0)
+        fill_weights(below, key, paths[s : s + 1], slots[1], 0)
+        for i in range(m):
+            for c in range(known):
+                out[s, i, c] = normals[0, i * known + c]
+            for j in range(m):
+                out[s, i, known + j] = below[0, i * (i - 1) // 2 + j] if j < i else 0.0
+            out[s, i, known + i] = diagonal[i, s]

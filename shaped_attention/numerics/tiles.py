@@ -67,44 +67,28 @@ def stop_outside(buf, parts, work, alive, stopped_at, radius, time):  # type: ig
 
 
 @kernel
-def is_broken(buf, size, p, moved):  # type: ignore[no-untyped-def]
-    """Return whether a step gives NaN from a factor that is far from an overflow."""
-    total = 0.0
-    for i in range(size):
-        total += abs(buf[i, p])
-    return np.isnan(moved) and total < MODERATE_FACTOR
+def stop_overflowing(buf, size, sums, alive, stopped_at, time):  # type: ignore[no-untyped-def]
+    """Stop, before the step, the moving lanes whose next factor would overflow.
 
-
-@kernel
-def _stop_overflowing(buf, drift, noise, size, work, alive, stopped_at, time):  # type: ignore[no-untyped-def]
-    """Stop, before the step, the lanes whose next factor would overflow; return if all move.
-
-    The stopping time is NaN for a step that overflows nowhere and is not a number.
+    Row `sums` has the sums of the absolute entries of the next factors. The stopping time is that
+    of `time` (LANES,), or NaN for a step that is not a number, from a factor far from an overflow.
     """
     for p in range(LANES):
-        buf[work, p] = 0.0
-    for i in range(size):
-        for p in range(LANES):
-            buf[work, p] += abs(buf[i, p] + buf[drift + i, p] + buf[noise + i, p])
-    moving = 0
-    for p in range(LANES):
-        if alive[p] > 0.5 and not buf[work, p] < LARGEST_FACTOR:
+        if alive[p] > 0.5 and not buf[sums, p] < LARGEST_FACTOR:
+            total = 0.0
+            for i in range(size):
+                total += abs(buf[i, p])
+            broken = np.isnan(buf[sums, p]) and total < MODERATE_FACTOR
             alive[p] = 0.0
-            stopped_at[p] = np.nan if is_broken(buf, size, p, buf[work, p]) else time
-        moving += 1 if alive[p] > 0.5 else 0
-    return moving == LANES
+            stopped_at[p] = np.nan if broken else time[p]
 
 
 @kernel
-def _report(buf, start, size, alive, all_move, out):  # type: ignore[no-untyped-def]
+def _report(buf, start, size, alive, out):  # type: ignore[no-untyped-def]
     """Copy rows to `out` (size, LANES), with zeros for the lanes that have stopped."""
     for i in range(size):
         for p in range(LANES):
-            out[i, p] = buf[start + i, p]
-    if not all_move:
-        for i in range(size):
-            for p in range(LANES):
-                out[i, p] = out[i, p] if alive[p] > 0.5 else 0.0
+            out[i, p] = buf[start + i, p] if alive[p] > 0.5 else 0.0
 
 
 @kernel
@@ -141,22 +125,17 @@ def advance(  # type: ignore[no-untyped-def]
     radii, times = np.full(LANES, radius), np.empty(LANES)
     programs = ranges.shape[0]
     for tile in range(tiles):
-        living = 0.0
-        for p in range(LANES):
-            living += alive[tile, p]
-        if living == 0.0 and mode != REPORT:
+        if not alive[tile].any() and mode != REPORT:
             continue
         for i in range(size):
             for p in range(LANES):
                 buf[i, p] = state[tile, i, p]
-        filled = False
         for step in range(begin, end):
             which = step % programs
-            if programs > 1 or not filled:
+            if programs > 1 or step == begin:
                 fill_constants(constant_rows, constants, ranges[which, 2], ranges[which, 3], buf)
-                filled = True
+            times[:] = step * dt
             if mode == REPORT:
-                times[:] = step * dt
                 stop_outside(buf, parts, work, alive[tile], stopped_at[tile], radii, times)
             numbers = table[step if table.shape[0] > 1 else 0]
             count_paths(paths, first + tile * LANES, step)
@@ -165,36 +144,36 @@ def advance(  # type: ignore[no-untyped-def]
                 given[tile], mode == REPORT,
             )  # fmt: skip
             drift, noise = outputs[which, 0, 0], outputs[which, outputs.shape[1] - 1, 0]
-            all_move = mode != REPLACE and _stop_overflowing(
-                buf, drift, noise, size, work, alive[tile], stopped_at[tile], step * dt
-            )
+            if mode != REPLACE:
+                for p in range(LANES):
+                    buf[work, p] = 0.0
+                for i in range(size):
+                    for p in range(LANES):
+                        buf[work, p] += abs(buf[i, p] + buf[drift + i, p] + buf[noise + i, p])
+                stop_overflowing(buf, size, work, alive[tile], stopped_at[tile], times)
             if mode == REPORT:
-                _report(buf, drift, size, alive[tile], all_move, reported[0, tile])
-                _report(buf, noise, size, alive[tile], all_move, reported[1, tile])
+                _report(buf, drift, size, alive[tile], reported[0, tile])
+                _report(buf, noise, size, alive[tile], reported[1, tile])
                 continue
-            living = 0.0
-            for p in range(LANES):
-                living += alive[tile, p]
-            if living > 0.0:
-                target = 0
-                if mode == ADD:
-                    for i in range(size):
-                        for p in range(LANES):
-                            new = (buf[i, p] + buf[drift + i, p]) + buf[noise + i, p]
-                            buf[i, p] = new if alive[tile, p] > 0.5 else buf[i, p]
-                else:
-                    for k in range(outputs.shape[1]):
-                        row, count = outputs[which, k, 0], outputs[which, k, 1]
-                        for i in range(count):
-                            for p in range(LANES):
-                                moving = alive[tile, p] > 0.5
-                                old = buf[target + i, p]
-                                buf[target + i, p] = buf[row + i, p] if moving else old
-                        target += count
-                times[:] = (step + 1) * dt
-                stop_outside(buf, parts, work, alive[tile], stopped_at[tile], radii, times)
-            else:
+            if not alive[tile].any():
                 break
+            target = 0
+            if mode == ADD:
+                for i in range(size):
+                    for p in range(LANES):
+                        new = (buf[i, p] + buf[drift + i, p]) + buf[noise + i, p]
+                        buf[i, p] = new if alive[tile, p] > 0.5 else buf[i, p]
+            else:
+                for k in range(outputs.shape[1]):
+                    row, count = outputs[which, k, 0], outputs[which, k, 1]
+                    for i in range(count):
+                        for p in range(LANES):
+                            moving = alive[tile, p] > 0.5
+                            old = buf[target + i, p]
+                            buf[target + i, p] = buf[row + i, p] if moving else old
+                    target += count
+            times[:] = (step + 1) * dt
+            stop_outside(buf, parts, work, alive[tile], stopped_at[tile], radii, times)
         for i in range(size):
             for p in range(LANES):
                 state[tile, i, p] = buf[i, p]
@@ -202,13 +181,33 @@ def advance(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def check_outside(program, state, alive, stopped_at, radius, time):  # type: ignore[no-untyped-def]
-    """Stop the paths of all tiles that are outside the radius at this time."""
-    size = state.shape[1]
-    buf = tile_buffer(size + 3)
-    radii, times = np.full(LANES, radius), np.full(LANES, time)
-    for tile in range(state.shape[0]):
+def apply(program, which, states, first, step, results):  # type: ignore[no-untyped-def]
+    """Write the outputs of one of the programs of a `Packed` in a step, for all tiles.
+
+    `states` (tiles, size, LANES) has the entries of its inputs, one after the other, and `results`
+    (tiles, size, LANES) those of its outputs; `first` is the number of the first path.
+    """
+    tiles, size = states.shape[0], states.shape[1]
+    code, ranges, table, keys, constant_rows, constants, outputs, _, work, _ = program
+    code, ranges, table, keys = borrowed(code), borrowed(ranges), borrowed(table), borrowed(keys)
+    states, results, outputs = borrowed(states), borrowed(results), borrowed(outputs)
+    memory = tile_buffer(work + 3)
+    buf = borrowed(memory)
+    paths = np.empty(LANES, np.uint64)
+    nothing = np.empty((1, LANES))
+    numbers = table[step if table.shape[0] > 1 else 0]
+    fill_constants(constant_rows, constants, ranges[which, 2], ranges[which, 3], buf)
+    for tile in range(tiles):
         for i in range(size):
             for p in range(LANES):
-                buf[i, p] = state[tile, i, p]
-        stop_outside(buf, program.parts, size, alive[tile], stopped_at[tile], radii, times)
+                buf[i, p] = states[tile, i, p]
+        count_paths(paths, first + tile * LANES, step)
+        run(code, ranges[which, 0], ranges[which, 1], numbers, keys, buf, paths, nothing, size < 0)
+        place = 0
+        for k in range(outputs.shape[1]):
+            row, count = outputs[which, k, 0], outputs[which, k, 1]
+            for i in range(count):
+                for p in range(LANES):
+                    results[tile, place + i, p] = buf[row + i, p]
+            place += count
+    memory[0, 0] = 0.0  # still alive

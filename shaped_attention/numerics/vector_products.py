@@ -27,10 +27,12 @@ _BLOCK = 2**12
 """Numbers of a block of columns of weights, which are multiplied while in the cache."""
 
 
-class _Vectors:
+class Vectors:
     """Instructions on vectors from the entries of arrays on."""
 
-    def __init__(self, context: Any, builder: Any, kinds: Any, arrays: Any, integer: Any) -> None:
+    def __init__(
+        self, context: Any, builder: Any, kinds: Any, arrays: Any, integer: Any, size: int = VECTOR
+    ) -> None:
         self._builder, self._integer = builder, integer
         self._data = [
             cgutils.create_struct_proxy(kind)(context, builder, value).data
@@ -38,11 +40,12 @@ class _Vectors:
         ]
         # All arrays have entries of one type, in single or double precision.
         single = kinds[0].dtype == types.float32
-        self._kind = ir.VectorType(ir.FloatType() if single else ir.DoubleType(), VECTOR)
+        self._kind = ir.VectorType(ir.FloatType() if single else ir.DoubleType(), size)
+        self.zero = ir.Constant(self._kind, [0.0] * size)
         self._align = 4 if single else 8
         self._multiply_add = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(self._kind, [self._kind] * 3),
-            f"llvm.fmuladd.v{VECTOR}f{32 if single else 64}",
+            f"llvm.fmuladd.v{size}f{32 if single else 64}",
         )  # fmt: skip
 
     def entry(self, start: Any, *terms: tuple[Any, Any]) -> Any:
@@ -61,11 +64,13 @@ class _Vectors:
         return self._builder.bitcast(place, self._kind.as_pointer())
 
     def load(self, array: int, entry: Any) -> Any:
+        """Return the vector from an entry on."""
         value = self._builder.load(self._at(array, entry))
         value.align = self._align
         return value
 
     def store(self, value: Any, array: int, entry: Any) -> None:
+        """Write a vector from an entry on."""
         self._builder.store(value, self._at(array, entry)).align = self._align
 
     def everywhere(self, array: int, entry: Any) -> Any:
@@ -78,10 +83,10 @@ class _Vectors:
 
     def sums(self, count: int) -> list[Any]:
         """Return the places of vectors of zeros."""
-        zero = ir.Constant(self._kind, [0.0] * VECTOR)
-        return [cgutils.alloca_once_value(self._builder, zero) for _ in range(count)]
+        return [cgutils.alloca_once_value(self._builder, self.zero) for _ in range(count)]
 
     def add_product(self, x: Any, y: Any, place: Any) -> None:
+        """Add the product of two vectors to the one at a place."""
         total = self._builder.load(place)
         self._builder.store(self._builder.call(self._multiply_add, [x, y, total]), place)
 
@@ -100,7 +105,7 @@ def _combination(  # type: ignore[no-untyped-def]
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         out, out_row, a, a_row, a_inner, b, b_row, high_value, wide_value, count = arguments[3:]
-        v = _Vectors(context, builder, signature.args[:3], arguments[:3], out.type)
+        v = Vectors(context, builder, signature.args[:3], arguments[:3], out.type)
         for high, vectors in sizes(builder, high_value, wide_value):
             sums = v.sums(high * vectors)
             with cgutils.for_range(builder, count, intp=out.type) as loop:
@@ -131,7 +136,7 @@ def _inner_products(  # type: ignore[no-untyped-def]
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         a, a_row, b, b_row, high_value, wide_value, count, target, step = arguments[3:]
-        v = _Vectors(context, builder, signature.args[:3], arguments[:3], a.type)
+        v = Vectors(context, builder, signature.args[:3], arguments[:3], a.type)
 
         def entry(i: int, j: int) -> Any:
             return v.entry(0, (v.entry(target, (step, i), (j, 1)), VECTOR))

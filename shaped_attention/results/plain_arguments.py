@@ -21,8 +21,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.base import Block, Pattern, check_storable, specification_of
+from shaped_attention.blocks.base import Block, Pattern, specification_of
 from shaped_attention.blocks.parameters import Schedule
+from shaped_attention.blocks.reasons import check_storable
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.trust import UnrecordedError, imported, name_of, names_code, note_use, noted
 

@@ -124,7 +124,8 @@ def _with_record(
     from shaped_attention.results.plain_arguments import ADDED, encoded  # samplers need neither
 
     # These belong to results that the function made on its way.
-    result = result.drop_vars([x for x in result.variables if str(x).startswith(ADDED)])
+    earlier = [x for x in result.variables if str(x).startswith(ADDED)]
+    result = result.drop_vars(earlier) if earlier else result
     added: dict[str, xr.Variable] = {}
     stored = {
         name: encoded(value, name, result, added)
@@ -135,7 +136,7 @@ def _with_record(
     shown = {} if sampler else {x: y for x, y in stored.items() if isinstance(y, int | float | str)}
     attrs |= kind | {"specification": json.dumps(kind | stored)}
     attrs = {name: attribute(value) for name, value in shown.items()} | result.attrs | attrs
-    return result.assign(added).assign_attrs(attrs)
+    return (result.assign(added) if added else result).assign_attrs(attrs)
 
 
 def attribute(value: float | str) -> float | str:

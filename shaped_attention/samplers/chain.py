@@ -26,7 +26,8 @@ from typing import Unpack
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from shaped_attention.blocks.base import Layer, check_chain
+from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.reasons import check_chain
 from shaped_attention.checks import check_count
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import Resumed

@@ -28,9 +28,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from shaped_attention.blocks.base import Block, limit_of
+from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import traced
+from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import M, Numbers, column_sums, row_squares, sqrt

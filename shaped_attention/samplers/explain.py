@@ -8,17 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.blocks.base import (
-    Block,
-    Layer,
-    Pattern,
-    blocks_of,
-    chain_reason,
-    coupling_reason,
-    limit_reason,
-    pattern_of,
-)
+from shaped_attention.blocks.base import Block, Layer, Pattern, blocks_of, pattern_of
 from shaped_attention.blocks.coupling import least_width
+from shaped_attention.blocks.reasons import coupling_reason, limit_reason
 from shaped_attention.checks import check_count, check_width
 from shaped_attention.numerics.graph import Node, needed
 from shaped_attention.numerics.program import Program
@@ -38,6 +30,15 @@ from shaped_attention.samplers.task import task_of
 
 _NETWORK = "torch, with real weight matrices"
 _STEP = 0.01
+
+
+_LEGEND = (
+    "  combine(a, b, s, t) = s a + t b", "  concatenate(a, b, s, t) = [s a, t b]",
+    "  times(a, b) = a * b", "  over(a, b) = a / b", "  multiply_nn(a, b) = a b",
+    "  multiply_nt(a, b) = a b^T", "  multiply_tn(a, b) = a^T b", "  gram(a) = a a^T",
+    "  cogram(a) = a^T a",
+)  # fmt: skip
+"""What operations of a program do whose names do not say it."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,10 @@ class Explanation:
     def __str__(self) -> str:
         parts = [str(faces) for faces in (*self.blocks, self.layer)]
         parts += ["\n".join([name, *lines]) for name, lines in self.programs.items()]
-        return "\n\n".join(parts)
+        lines = [line for program in self.programs.values() for line in program if " = " in line]
+        kinds = {line.split(" = ")[1].split("(")[0] for line in lines}
+        legend = [x for x in _LEGEND if x.split("(")[0].strip() in kinds]
+        return "\n\n".join([*parts, *(["\n".join(["where", *legend])] if legend else [])])
 
 
 def explain(layer: Layer, tokens: int = 4, width: int = 256, program: bool = False) -> Explanation:
@@ -123,7 +127,7 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256, program: bool = Fal
 def _faces(name: str, pattern: Sequence[Sequence[Block]], tokens: int, width: int) -> Faces:
     blocks = [block for layer in pattern for block in layer]
     network = _size_reason(blocks, tokens, width)
-    no_chain = _first(blocks, chain_reason) or network
+    no_chain = _first(blocks, lambda block: block.no_chain) or network
     no_limit = _first(blocks, limit_reason) or _size_reason(blocks, tokens, None)
     chain = _none(no_chain) or _runs(pattern, tokens, width)
     own = dict.fromkeys(type(x).__name__ for x in blocks if x.has_own_root)

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Unpack
 
-import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
@@ -18,7 +17,6 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_count
 from shaped_attention.numerics.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
 from shaped_attention.numerics.threads import ALONE, Team
-from shaped_attention.numerics.threefry import path_words
 from shaped_attention.numerics.vector_products import multiply_weights
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import Resumed
@@ -62,8 +60,8 @@ class WeightProduct:
     `numerics.vector_products` numbers its entries. `team` shares the columns of a large matrix.
     """
 
-    def __init__(self, draws: Draws, first: int, team: Team = ALONE) -> None:
-        self._draws, self._first, self._team = draws, first, team
+    def __init__(self, draws: Draws, team: Team = ALONE) -> None:
+        self._draws, self._team = draws, team
         self._calls = 0
 
     def __call__(
@@ -74,6 +72,7 @@ class WeightProduct:
         head: int = 0,
     ) -> Float[Tensor, "B m c"]:
         """Multiply by a fresh Gaussian matrix with `columns` columns, whatever its name."""
+        check_count("columns", columns)
         draws, fan_in = self._draws, x.shape[-1]
         slot = slot_number(draws.slot, self._calls)
         self._calls += 1
@@ -84,11 +83,9 @@ class WeightProduct:
         threads = self._team.threads if columns * fan_in >= _FEWEST_FOR_THREADS else 1
         ends = [columns * k // threads // 2 * 2 for k in range(threads)] + [columns]
         arrays = x.contiguous().numpy(), out.numpy()
-        assert isinstance(draws.step, int)
-        paths = path_words(np.arange(len(x)) + self._first, draws.step)
         self._team.together([
             partial(
-                multiply_weights, arrays[0], draws.key, paths, slot, begin, end, arrays[1]
+                multiply_weights, arrays[0], draws.key, draws.paths(), slot, begin, end, arrays[1]
             )
             for begin, end in pairwise(ends)
         ])  # fmt: skip
@@ -166,7 +163,7 @@ class WeightStepper(TorchStepper):
         for i, block in enumerate(task.pattern[layer % len(task.pattern)]):
             draws = Draws(self._key, samples, layer, i * SLOTS_PER_BLOCK, self.dtype)
             p = at_depth(block, layer / task.steps)
-            tokens = block.forward(p, tokens, WeightProduct(draws, first, team))
+            tokens = block.forward(p, tokens, WeightProduct(draws, team))
         return tokens
 
 
@@ -186,9 +183,10 @@ def simulate_network(
 
     The initial tokens are ``X_0 = sqrt(n) (F, 0)`` with F F^T = v0. The weights are rotation
     invariant, so the law of the covariances does not depend on the choice of X_0 with that
-    covariance, except with LayerNorm: X_0 then has the law of ``sqrt(n) (F, 0) U`` with U uniform
-    on the orthogonal group. With H heads and no output projection, each of the H groups of n / H
-    columns starts in this way, with the Gram v0.
+    covariance, except with LayerNorm: the means of X_0 then have the law that they have for
+    ``sqrt(n) (F, 0) U`` with U uniform on the orthogonal group. A branch that acts on single
+    entries of the tokens sees this choice in other ways too. With H heads and no output projection,
+    each of the H groups of n / H columns starts in this way, with the Gram v0.
 
     Parameters, result and errors are those of `shaped_attention.simulate_chain`. The cost of a
     layer grows like n^2, with one normal random number per weight.

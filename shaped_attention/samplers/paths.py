@@ -30,7 +30,6 @@ from shaped_attention.samplers.steppers import (
     Batch,
     Brownian,
     Clocked,
-    CompiledBrownian,
     CompiledStepper,
     Indices,
     Mask,
@@ -189,8 +188,8 @@ class Paths(Batch):
         Paths that are outside the radius, or would overflow, stop here; both are then zero.
         """
         self.state = state
-        if isinstance(self.stepper, CompiledBrownian):
-            return self.stepper.drift_and_noise(self, self.alive, increments, point)
+        if isinstance(self.stepper, CompiledStepper):
+            return self._brownian.drift_and_noise(self, self.alive, increments, point)
         now, where = point * self.task.dt, self.stepper.xp.where
         self._stop_outside(self.alive, now)
         drift, noise = self._brownian.drift_and_noise(self, self.alive, increments, point)
@@ -200,11 +199,7 @@ class Paths(Batch):
 
     def finish(self) -> None:
         """Stop the paths that are outside the radius after the last step of `euler`."""
-        now = int(self.grid[0]) * self.task.dt
-        if isinstance(self.stepper, CompiledBrownian):
-            self.stepper.stop_outside(self, now)
-        else:
-            self._stop_outside(self.alive, now)
+        self._stop_outside(self.alive, int(self.grid[0]) * self.task.dt)
 
     @property
     def _brownian(self) -> Brownian:
@@ -300,7 +295,8 @@ class Paths(Batch):
 
         By the clock the radius is lowered to correct for crossings between steps.
         """
-        stepper, clock, radius = self._single, self._clock, self.task.radius
+        stepper: Any = self.stepper
+        clock, radius = self._clock, self.task.radius
         norms = stepper.norms(self, moving, NEAR * radius if clock else radius)
         barrier: Any = radius
         if clock:

@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, check_chain, check_limit, limit_of
+from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.overrides import Overrides, overridden
+from shaped_attention.blocks.reasons import check_chain, check_limit, limit_of
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.derived.state import State, covariance
 from shaped_attention.samplers.loop import starting_paths

@@ -7,6 +7,7 @@ step.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Unpack
 
@@ -14,7 +15,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from shaped_attention.blocks.base import Layer, check_limit, limit_of
+from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.reasons import check_limit, limit_of
 from shaped_attention.blocks.tangents import moved_along
 from shaped_attention.checks import argument_error, check_choice, check_positive
 from shaped_attention.results.provenance import recorded
@@ -158,7 +160,8 @@ def count_steps(horizon: float, step: float) -> int:
     ratio = min(float(horizon) / float(step), 1e300)
     steps = round(ratio)
     if steps < 1 or abs(ratio - steps) > 1e-6:
-        nearest = horizon / max(1, steps)
+        below, above = (horizon / max(1, math.floor(ratio) + k) for k in (0, 1))
+        nearest = min(below, above, key=lambda x: round(abs(x - step) / step, 9))
         requirement = f"a divisor of horizon={horizon!r}, such as the nearest, {nearest:.12g}"
         raise argument_error("step", requirement, step)
     return steps

@@ -15,14 +15,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.blocks.base import (
-    Block,
-    Layer,
-    check_storable,
-    limit_of,
-    needs_means,
-    pattern_of,
-)
+from shaped_attention.blocks.base import Block, Layer, needs_means, pattern_of
+from shaped_attention.blocks.reasons import check_storable, limit_of
 from shaped_attention.checks import argument_error, check_count, check_width
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.covariance import start_factor

@@ -18,14 +18,15 @@ functions of F and h. The splitting changes neither the weak order 1 nor the lim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shaped_attention.blocks.base import Block, limit_of, needs_means
+from shaped_attention.blocks.base import Block, needs_means
 from shaped_attention.blocks.parameters import traced
+from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.derived.reveal import seen_weights
 from shaped_attention.derived.state import State, factor_columns
 from shaped_attention.libraries import Tensor
@@ -43,7 +44,7 @@ from shaped_attention.numerics.primitives import (
     unit_rows,
 )
 from shaped_attention.numerics.program import Program, assemble
-from shaped_attention.numerics.scalars import exponential, mean_decay
+from shaped_attention.numerics.scalars import mean_decay
 
 if TYPE_CHECKING:
     from shaped_attention.blocks.limit import Limit
@@ -153,8 +154,9 @@ class Parts:
         """Take a step of the branches that end in a norm, one after the other."""
         for place, limit, p in self.limits:
             norm = limit.norm
-            if norm is not None and norm.branch is not None:
-                branch = Parts([((0,), norm.branch, norm.branch_parameters(p))], 1.0)
+            of_branch = None if norm is None else norm.branch(p)
+            if norm is not None and of_branch is not None:
+                branch = Parts([((0,), of_branch[0], of_branch[1])], 1.0)
                 begin = flowed(branch.flows, root, self.share * step)
                 noise = branch.noise(begin, _inner_numbers(numbers_at(place)))
                 end = begin + (self.share * step) * branch.drift(begin)
@@ -213,7 +215,7 @@ def _growth(pairs: Sequence[tuple[Any, Any]], v: M) -> M | None:
 def _decayed(decay: Any, step: Any) -> tuple[Any, Any]:
     """Return exp(-decay step), and its integral over the step."""
     if not isinstance(step, Matrix | Tensor):
-        return exponential(-step * decay), mean_decay(decay, step)
+        return exp(-step * decay), mean_decay(decay, step)
     if isinstance(decay, float | int) and decay == 0.0:
         return 1.0, step
     # 1 - e = tanh(x / 2) (1 + e) keeps its digits for small x = decay step.
@@ -276,26 +278,23 @@ def _traced_layer(
     graph = Graph()
     inputs = [graph.node("input", (), shape, lower=lower) for _ in range(groups)]
     parameters = [traced(block) for block in blocks]
-    drawn: dict[Hashable, Matrix] = {}
     start, first = State(tuple(inputs), means), blocks[0]
     with explained(blocks):
-        numbers_at = traced_numbers(graph, None, drawn)
+        numbers_at = traced_numbers(graph, None)
         state = chain_step(blocks, parameters, start, numbers_at, width)
         outputs = list(state.factors)
         if weights:
-            again = TracedNumbers(graph, (0,), drawn=drawn)
+            again = TracedNumbers(graph, (0,))
             outputs += [x for _, x in seen_weights(first, parameters[0], start, again, width)]
     return graph, inputs, outputs
 
 
-def traced_numbers(
-    graph: Graph, increments: float | None, drawn: dict[Hashable, Matrix] | None = None
-) -> NumbersAt:
-    """Return the traced numbers of each place; `increments` and `drawn` as in `TracedNumbers`."""
+def traced_numbers(graph: Graph, increments: float | None) -> NumbersAt:
+    """Return the traced numbers of each place; `increments` as in `TracedNumbers`."""
     places: dict[tuple[int, ...], Numbers] = {}
 
     def numbers_at(place: tuple[int, ...]) -> Numbers:
-        return places.setdefault(place, TracedNumbers(graph, place, increments, drawn))
+        return places.setdefault(place, TracedNumbers(graph, place, increments))
 
     return numbers_at
 

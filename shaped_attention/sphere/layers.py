@@ -143,7 +143,7 @@ def sphere_network(
                 f"layer {layer + 1} takes a token past 0, where it has no direction"
             )
         if sigma > 0.0:
-            product = WeightProduct(Draws(key, samples, layer), int(samples[0]))
+            product = WeightProduct(Draws(key, samples, layer))
             root = _root(attention, noise, tokens, mixed, product)
             moved = moved + sigma * math.sqrt(step / dimension) * product(root, dimension)
         return _normalised(moved, layer + 1) if layer < free else moved

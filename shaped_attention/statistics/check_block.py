@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from numpy.typing import ArrayLike
 
-from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.base import Block, blocks_of
 from shaped_attention.blocks.parameters import resolved, scheduled
 from shaped_attention.checks import argument_error, check_count, with_types
 from shaped_attention.numerics.covariance import check_covariance
@@ -79,6 +79,7 @@ def check_block(
     """
     if not isinstance(block, Block):
         raise argument_error("block", "a block", block)
+    blocks_of(block)
     start = check_covariance(v0, "v0")
     check_count("samples", samples, lowest=100)
     check_count("seed", seed, lowest=0)

@@ -22,8 +22,9 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, check_limit, coupling_reason, limit_of
+from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.coupling import RecordedNumbers, branch_noise, least_width
+from shaped_attention.blocks.reasons import check_limit, coupling_reason, limit_of
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.derived.state import State, total_factor
 from shaped_attention.numerics.covariance import check_covariance

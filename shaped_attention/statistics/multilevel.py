@@ -36,7 +36,8 @@ import torch
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.blocks.base import Layer, check_limit
+from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.reasons import check_limit
 from shaped_attention.checks import argument_error, check_count, check_positive
 from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import Keys

@@ -14,7 +14,8 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student
 
-from shaped_attention.blocks.base import Layer, check_chain, check_limit, specification_of
+from shaped_attention.blocks.base import Layer, specification_of
+from shaped_attention.blocks.reasons import check_chain, check_limit
 from shaped_attention.checks import (
     argument_error,
     check_choice,

@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.base import Block, limit_of
+from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.checks import argument_error, check_choice, real_array
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.observables import observables

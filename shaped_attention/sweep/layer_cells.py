@@ -14,15 +14,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.blocks import Pattern, Schedule
-from shaped_attention.blocks.base import (
-    Block,
-    blocks_of,
-    check_chain,
-    check_limit,
-    pattern_of,
-    specification_of,
-)
+from shaped_attention.blocks.base import Block, blocks_of, pattern_of, specification_of
 from shaped_attention.blocks.catalogue import ARGUMENTS, KINDS, named_layer, rescaled
+from shaped_attention.blocks.reasons import check_chain, check_limit
 from shaped_attention.checks import (
     argument_error,
     check_count,

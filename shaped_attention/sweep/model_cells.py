@@ -13,7 +13,7 @@ from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.reading import model_from_config
 from shaped_attention.architectures.simulate import simulate_model, specified
 from shaped_attention.architectures.tokens import checked_ids
-from shaped_attention.blocks.base import check_chain
+from shaped_attention.blocks.reasons import check_chain
 from shaped_attention.samplers.specification import Options
 from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import task_of

@@ -14,9 +14,10 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, blocks_of, check_limit, limit_of
+from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.blocks.parameters import scheduled
+from shaped_attention.blocks.reasons import check_limit, limit_of
 from shaped_attention.blocks.tangents import moved_along
 from shaped_attention.checks import argument_error, real_array
 from shaped_attention.numerics.covariance import SYMMETRY_TOLERANCE

@@ -12,11 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer, check_limit, limit_of
+from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.limit import Limit, unit_increments
 from shaped_attention.blocks.normalised_limit import relaxations
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.parameters import Parameters, at_depth
+from shaped_attention.blocks.reasons import check_limit, limit_of
 from shaped_attention.checks import check_fraction
 from shaped_attention.numerics.primitives import cholesky
 
@@ -63,9 +64,9 @@ def moments_of(
     drift = -limit.decay(p) * v
     covariance: Any = limit.linear_rate(p) * linear_diffusion(v) if diffusion else 0.0
     norm = limit.norm
-    if norm is not None and norm.branch is not None:
+    if norm is not None and (inner := norm.branch(p)) is not None:
         _, square = norm.weights(p)
-        branch = moments_of(norm.branch, norm.branch_parameters(p), v, factor, True)
+        branch = moments_of(*inner, v, factor, True)
         return Moments(
             square * quotient_drift(branch, v),
             covariance + square**2 * quotient_diffusion(branch.diffusion, v),

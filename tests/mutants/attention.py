@@ -173,16 +173,16 @@ ATTENTION = [
     Mutant(
         "mask-causal-upper",
         _MASK,
-        "return np.tri(tokens)\n",
-        "return np.tri(tokens).T\n",
+        "return (apart >= 0) & (apart < window)",
+        "return (apart <= 0) & (apart > -window)",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
         blind=True,
     ),
     Mutant(
         "mask-weights-by-column",
         _MASK,
-        "seen.sum(-1, keepdims=True)",
-        "seen.sum(-2, keepdims=True)",
+        ", logits, -np.inf), axis=-1)",
+        ", logits, -np.inf), axis=-2)",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
         blind=True,
     ),
@@ -298,8 +298,8 @@ ATTENTION = [
     Mutant(
         "position-bias-not-in-the-centre",
         _MASK,
-        "weights = softmax(logits, axis=-1)",
-        "weights = softmax(0.0 * np.nan_to_num(logits), axis=-1)",
+        "softmax(np.where(allowed(mask, tokens), logits, -np.inf), axis=-1)",
+        "softmax(np.where(allowed(mask, tokens), 0.0 * logits, -np.inf), axis=-1)",
         ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[bias]",),
     ),
 ]

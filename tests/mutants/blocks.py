@@ -117,7 +117,7 @@ BLOCKS = [
     ),
     Mutant(
         "normalised-eps-outside-the-root",
-        "shaped_attention/derived/lengths.py",
+        "shaped_attention/derived/products.py",
         "sqrt(total([row_squares(x) for x in flat]) + eps)",
         "(sqrt(total([row_squares(x) for x in flat])) + eps)",
         ("test_normalised.py::test_eps_is_added_to_the_mean_square[simulate_chain-inner1]",),
@@ -175,15 +175,15 @@ BLOCKS = [
     Mutant(
         "flow-decays-twice-as-fast",
         _STEPS,
-        "return exponential(-step * decay), mean_decay",
-        "return exponential(-2.0 * step * decay), mean_decay",
+        "return exp(-step * decay), mean_decay",
+        "return exp(-2.0 * step * decay), mean_decay",
         ("test_limit.py::test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift[layer0]",),
     ),
     Mutant(
         "flow-grows-for-two-steps",
         _STEPS,
-        "exponential(-step * decay), mean_decay(decay, step)",
-        "exponential(-step * decay), mean_decay(decay, 2.0 * step)",
+        "exp(-step * decay), mean_decay(decay, step)",
+        "exp(-step * decay), mean_decay(decay, 2.0 * step)",
         ("test_limit.py::test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift[layer0]",),
     ),
     Mutant(

@@ -14,6 +14,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.normalised_limit import NORMALISED_LIMIT
 from tests.mutants.paths import PATHS
 from tests.mutants.programs import PROGRAMS
+from tests.mutants.rare_events import RARE_EVENTS
+from tests.mutants.recorded import RECORDED
 from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
 from tests.mutants.sweeps import SWEEPS
@@ -25,10 +27,12 @@ MUTANTS: list[Mutant] = [
     *BLOCKS,
     *CONFIGURATIONS,
     *DERIVED,
+    *RECORDED,
     *PATHS,
     *PROGRAMS,
     *SAMPLERS,
     *ESTIMATES,
+    *RARE_EVENTS,
     *EXPLOSION,
     *LAZY,
     *NORMALISED_LIMIT,

@@ -50,8 +50,8 @@ DERIVED = [
     Mutant(
         "frame-of-the-tokens-for-other-widths",
         _FOLDER + "reveal.py",
-        "if rows.columns == self.width:",
-        "if rows.columns != self.width:",
+        "if rows.columns == self.width and len(rows.parts) <= self.groups:",
+        "if rows.columns != self.width and len(rows.parts) <= self.groups:",
         ("test_derived_roots.py::test_same_paths[sandwich, layer, eps=0.0, attention]",),
         blind=True,
     ),
@@ -66,8 +66,8 @@ DERIVED = [
     Mutant(
         "rotation-forgets-a-factor-of-two",
         _FOLDER + "reveal.py",
-        "[applied(block if isinstance(scale, float) and scale == 1.0 else scale * block)]",
-        "[applied(block if isinstance(scale, float) and scale == 2.0 else scale * block)]",
+        "return [[applied(product(rows.coefficient, block))]]",
+        "return [[applied(product(2.0 * rows.coefficient, block))]]",
         (
             "test_derived_branches.py"
             "::test_the_derived_chain_has_the_law_of_networks[turned_queries]",
@@ -77,8 +77,8 @@ DERIVED = [
     Mutant(
         "mean-of-entries-as-of-coordinates",
         _FOLDER + "rows.py",
-        "power = self.power - (0 if any(p.space.explicit for p in self.parts) else 1)",
-        "power = self.power - (1 if any(p.space.explicit for p in self.parts) else 1)",
+        "power = self.power - 1 if along_ones else self.power",
+        "power = self.power - 1 if along_ones else self.power - 1",
         ("test_derived_branches.py::test_centred_rows_have_no_mean",),
         blind=True,
     ),
@@ -109,8 +109,8 @@ DERIVED = [
     Mutant(
         "number-subtracted-from-entries",
         _FOLDER + "rows.py",
-        "return self.reveal.entrywise(lambda x: x + other, self)",
-        "return self.reveal.entrywise(lambda x: x - other, self)",
+        "return entrywise(lambda x: x + other, self)",
+        "return entrywise(lambda x: x - other, self)",
         ("test_derived_roots.py::test_same_paths[mlp, shaped gate]",),
         blind=True,
     ),
@@ -125,8 +125,8 @@ DERIVED = [
     Mutant(
         "squares-with-the-root-of-their-power",
         _FOLDER + "rows.py",
-        "return times(self.value, self.value) * self.reveal.root ** (2 * self.power) * squares",
-        "return times(self.value, self.value) * self.reveal.root ** (2 / self.power) * squares",
+        "return product(self.value, self.value) * self.reveal.root ** (2 * self.power) * squares",
+        "return product(self.value, self.value) * self.reveal.root ** (2 / self.power) * squares",
         ("test_derived_branches.py::test_the_derived_chain_has_the_law_of_networks[lengths]",),
         blind=True,
     ),
@@ -140,9 +140,9 @@ DERIVED = [
     ),
     Mutant(
         "second-part-asked-whether-it-waits",
-        _FOLDER + "reveal.py",
-        "return len(rows.parts) == 1 and waiting(rows.parts[0]) is not None",
-        "return len(rows.parts) == 1 and waiting(rows.parts[1]) is not None",
+        _FOLDER + "hidden.py",
+        "leaf = rows.parts[0].only if len(rows.parts) == 1 else None",
+        "leaf = rows.parts[1].only if len(rows.parts) == 1 else None",
         ("test_derived_roots.py::test_same_paths[attention, plain]",),
         blind=True,
     ),
@@ -205,8 +205,8 @@ DERIVED = [
     Mutant(
         "scaled-entries-without-their-scale",
         _FOLDER + "hidden.py",
-        "return value if isinstance(scale, float) and scale == 1.0 else scale * value",
-        "return value if isinstance(scale, float) and scale != 1.0 else scale * value",
+        "return lambda known: product(scale, function(*(known[id(base)] for base in bases)))",
+        "return lambda known: function(*(known[id(base)] for base in bases))",
         ("test_derived_roots.py::test_same_paths[mlp, shaped tanh]",),
         blind=True,
     ),

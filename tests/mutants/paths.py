@@ -50,7 +50,7 @@ PATHS = [
     ),
     Mutant(
         "paths-lower-projection-wrong-stride",
-        "shaped_attention/numerics/operations/factorisations.py",
+        "shaped_attention/numerics/lapack.py",
         "first + (j + 1) * rows + j, rows, x + columns",
         "first + (j + 1) * rows + j, 1, x + columns",
         ("test_paths.py::test_chain[attention-5]",),
@@ -66,10 +66,10 @@ PATHS = [
     ),
     Mutant(
         "paths-chi-of-the-first-step",
-        "shaped_attention/numerics/operations/random.py",
-        "place.paths, slot + 1)",
-        "place.paths & ~np.uint64(7), slot + 1)",
-        ("test_paths.py::test_chain[attention-1]",),
+        "shaped_attention/numerics/threefry.py",
+        "fill_chi(diagonal, dof, key, paths, slots[2])",
+        "fill_chi(diagonal, dof, key, paths & ~_U64(7), slots[2])",
+        ("test_numbers.py::test_draws_are_the_same_with_and_without_the_compiled_generator[1]",),
         blind=True,
     ),
     Mutant(
@@ -83,16 +83,16 @@ PATHS = [
     Mutant(
         "paths-hidden-normals-of-the-first-step",
         "shaped_attention/numerics/operations/hidden.py",
-        "factors[s], lower, key, paths[s], slot",
-        "factors[s], lower, key, paths[0], slot",
+        "key, paths[s], slot, unit)",
+        "key, paths[0], slot, unit)",
         ("test_paths.py::test_chain[mlp-1]",),
         blind=True,
     ),
     Mutant(
         "paths-wishart-one-degree-less",
         "shaped_attention/numerics/operations/random.py",
-        "dof - np.arange(rows, dtype=np.float64)",
-        "dof - 1 - np.arange(rows, dtype=np.float64)",
+        "fill_beside(out, dof, step.key",
+        "fill_beside(out, dof - 1, step.key",
         ("test_paths.py::test_chain[attention-16]",),
     ),
     Mutant(
@@ -104,8 +104,8 @@ PATHS = [
     ),
     Mutant(
         "paths-pivot-not-zero",
-        "shaped_attention/numerics/operations/factorisations.py",
-        "zero = squares[j] - PIVOT * PIVOT * level[j] <= 0.0",
+        "shaped_attention/numerics/lapack.py",
+        "zero = squares[j] - level * level * original[j] <= 0.0",
         "zero = squares[j] <= 0.0",
         ("test_paths.py::test_singular_starts[attention-repeated tokens]",),
     ),
@@ -133,8 +133,8 @@ PATHS = [
     Mutant(
         "paths-hidden-units-of-the-first-part-again",
         "shaped_attention/numerics/operations/hidden.py",
-        "each, key, path, slot, unit)\n        for",
-        "each, key, path, slot, unit - first)\n        for",
+        "each, key, paths[s], slot, unit)",
+        "each, key, paths[s], slot, unit - first)",
         ("test_paths.py::test_more_hidden_units_than_a_tile_or_a_part",),
     ),
 ]

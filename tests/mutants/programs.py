@@ -59,8 +59,8 @@ PROGRAMS = [
     Mutant(
         "tiles-product-without-the-second-lanes",
         "shaped_attention/numerics/operations/products.py",
-        "fixed(0), fixed(LANES), fixed(_VECTOR)",
-        "fixed(0), fixed(LANES - _VECTOR), fixed(_VECTOR)",
+        "for number in (0, LANES, _VECTOR)",
+        "for number in (0, LANES - _VECTOR, _VECTOR)",
         ("test_products.py::test_products[1-1-1-triangles0]",),
     ),
     Mutant(
@@ -104,8 +104,8 @@ PROGRAMS = [
     Mutant(
         "tiles-gram-not-added-up",
         "shaped_attention/numerics/operations/products.py",
-        "builder.select(adding, before, zero)",
-        "builder.select(adding, zero, zero)",
+        "builder.select(adding, before, v.zero)",
+        "builder.select(adding, v.zero, v.zero)",
         ("test_compiled.py::test_chain[mlp-40]",),
     ),
     Mutant(
@@ -230,8 +230,8 @@ PROGRAMS = [
     Mutant(
         "blas-wishart-one-degree-more",
         "shaped_attention/numerics/operations/random.py",
-        "dof - np.arange(rows",
-        "dof + 1 - np.arange(rows",
+        "fill_beside(out, dof, step.key",
+        "fill_beside(out, dof + 1, step.key",
         ("test_large.py::test_chain[attention-40-80]",),
     ),
     Mutant(

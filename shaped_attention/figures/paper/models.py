@@ -24,7 +24,7 @@ from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.architectures.reading import model_from_config
 from shaped_attention.architectures.simulate import simulate_model
 from shaped_attention.blocks import ShapedAttention, ShapedMLP
-from shaped_attention.blocks.base import Pattern
+from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.figures.panels import COLORS, LINES, Drawn, Panels, Target, styled
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.progress import progress_bar
@@ -92,7 +92,7 @@ def shaped(model: Model) -> Model:
     return Model("shaped", model.width, model.depth, layers, start, name=f"{model}, shaped")
 
 
-def _shaped_layer(block: object) -> tuple[ShapedAttention, ShapedMLP]:
+def _shaped_layer(block: Block) -> tuple[ShapedAttention, ShapedMLP]:
     (attention, *_) = attention_of(block)
     seeing = ShapedAttention(
         GAMMA, heads=attention.heads, kv_heads=attention.sizes.kv_heads,

@@ -16,11 +16,7 @@ from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.tile_interpreter import Packed
 from shaped_attention.numerics.tiles import LARGEST_FACTOR, MODERATE_FACTOR
 
-FIELDS = (
-    "OP", "FLAG", "OUT", "OUT_COLUMNS", "A", "B", "ROWS", "COLUMNS", "A_ROWS", "A_COLUMNS",
-    "B_ROWS", "B_COLUMNS", "A_LOWER", "B_LOWER", "SCALAR", "SCALAR_2", "KEY", "SLOT", "COUNT",
-    "COPIES", "WORK", "START", "FIRST", "LAST",
-)  # fmt: skip
+FIELDS = [name for name, place in vars(at).items() if type(place) is int and name != "SIZE"]
 """Names of the fields of an instruction, in their order in `operations.registry`."""
 
 MOST_IN_REGISTERS = 256

@@ -7,19 +7,13 @@ from typing import Any
 
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, kernel, scalar
 from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.entrywise import leaky, sign, sqrt
 from shaped_attention.numerics.operations.parts import diagonal
-from shaped_attention.numerics.operations.registry import M, operation, primitive, same
+from shaped_attention.numerics.operations.registry import M, operation, primitive
 from shaped_attention.numerics.operations.stacks import mirror, plain
 from shaped_attention.numerics.vectormath import arccos
-
-
-def _traced(v: Matrix) -> Matrix:
-    flat = v.value()
-    return flat.graph.node("arc_cosine", (flat.node,), flat.shape)
 
 
 def _with_tangents(v: Dual) -> Dual:
@@ -48,7 +42,7 @@ def _with_tangents(v: Dual) -> Dual:
     return v.through(arc_cosine_kernel(v.value), tangent)
 
 
-@primitive(trace=_traced, tangent=_with_tangents)
+@primitive(trace=lambda v: v.elementwise("arc_cosine"), tangent=_with_tangents)
 def arc_cosine_kernel(v: M) -> M:
     """Return sqrt(V_aa V_bb) J(rho_ab), J(r) = sqrt(1 - r^2) + r (pi - arccos r).
 
@@ -63,8 +57,7 @@ def arc_cosine_kernel(v: M) -> M:
     inside = r.abs() < 1.0
     s = torch.where(inside, r, 0.0)
     angle = (1.0 - s * s).sqrt() + s * (math.pi - torch.arccos(s))
-    result: M = scale * torch.where(inside, angle, math.pi * r.clamp(min=0.0))
-    return result
+    return scale * torch.where(inside, angle, math.pi * r.clamp(min=0.0))
 
 
 @scalar
@@ -100,4 +93,4 @@ def _stacks(v, out):  # type: ignore[no-untyped-def]
     mirror(out)
 
 
-operation("arc_cosine", tile=_tile, blas=plain(_stacks), growth=same)
+operation("arc_cosine", tile=_tile, blas=plain(_stacks), growth=1.0)

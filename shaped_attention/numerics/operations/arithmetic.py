@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.numerics.jit import LANES, kernel, scalar
 from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations.registry import operation, same
+from shaped_attention.numerics.operations.registry import operation
 from shaped_attention.numerics.operations.stacks import Place, Step, plain
 
 Array = NDArray[np.float64]
@@ -104,7 +104,7 @@ operation(
     "over", tile=_times, blas=plain(np.divide), flag=1, entrywise=True,
     growth=lambda orders: orders[0] - orders[1],
 )  # fmt: skip
-operation("scale", tile=scaled, blas=_scale_stacks, growth=same, entrywise=True, in_place=True)
+operation("scale", tile=scaled, blas=_scale_stacks, growth=1.0, entrywise=True, in_place=True)
 operation(
     "shift", tile=_shift, blas=_shift_stacks, entrywise=True,
     growth=lambda orders: max(orders[0], 0.0),

@@ -17,11 +17,9 @@ from shaped_attention.numerics.operations.registry import (
     E,
     M,
     bounded,
-    half,
     on_entries,
     operation,
     primitive,
-    same,
     slope,
     tensor,
 )
@@ -38,22 +36,19 @@ _STEEP = 2.0**100
 )  # fmt: skip
 def sqrt(x: E) -> E:
     """Return the square root of a number, a parameter, or every entry of a matrix."""
-    result: E = tensor(x).sqrt()
-    return result
+    return tensor(x).sqrt()
 
 
 @primitive(trace=on_entries("exp"), rule=slope(lambda x, y: y), number=np.exp)
 def exp(x: E) -> E:
     """Return the exponential of a number, a parameter, or every entry."""
-    result: E = tensor(x).exp()
-    return result
+    return tensor(x).exp()
 
 
 @primitive(trace=on_entries("tanh"), rule=slope(lambda x, y: 1.0 - y * y), number=np.tanh)
 def tanh(x: E) -> E:
     """Return the hyperbolic tangent of a number, a parameter, or every entry."""
-    result: E = tensor(x).tanh()
-    return result
+    return tensor(x).tanh()
 
 
 @primitive(
@@ -62,8 +57,7 @@ def tanh(x: E) -> E:
 )  # fmt: skip
 def normal_cdf(x: E) -> E:
     """Return the standard normal distribution function of a number, a parameter, or every entry."""
-    result: E = tensor(0.5 * torch.erfc(tensor(x) * (-(0.5**0.5))))
-    return result
+    return tensor(0.5 * torch.erfc(tensor(x) * (-(0.5**0.5))))
 
 
 def _sigmoid_slope(x: Any, y: Any) -> Any:
@@ -73,8 +67,7 @@ def _sigmoid_slope(x: Any, y: Any) -> Any:
 @primitive(trace=on_entries("sigmoid"), number=special.expit, rule=slope(_sigmoid_slope))
 def sigmoid(x: E) -> E:
     """Return 1 / (1 + exp(-x)) of a number, a parameter, or every entry."""
-    result: E = tensor(torch.sigmoid(tensor(x)))
-    return result
+    return tensor(torch.sigmoid(tensor(x)))
 
 
 @primitive(
@@ -83,8 +76,7 @@ def sigmoid(x: E) -> E:
 )  # fmt: skip
 def softplus(x: E) -> E:
     """Return log(1 + exp(x)) of a number, a parameter, or every entry."""
-    result: E = tensor(torch.logaddexp(tensor(x), torch.zeros_like(tensor(x))))
-    return result
+    return tensor(torch.logaddexp(tensor(x), torch.zeros_like(tensor(x))))
 
 
 def _leaky_with_tangents(x: Dual, plus: Any, minus: Any) -> Dual:
@@ -97,8 +89,7 @@ def _leaky_with_tangents(x: Dual, plus: Any, minus: Any) -> Dual:
 def leaky(x: M, plus: AnyNumber, minus: AnyNumber) -> M:
     """Return plus x for x > 0 and minus x otherwise, entry by entry."""
     entries = tensor(x)
-    result: M = plus * entries.clamp(min=0.0) + minus * entries.clamp(max=0.0)
-    return result
+    return plus * entries.clamp(min=0.0) + minus * entries.clamp(max=0.0)
 
 
 def sign(x: M) -> M:
@@ -106,64 +97,49 @@ def sign(x: M) -> M:
     if isinstance(x, Dual):
         still: Any = x.still(sign(x.value))
         return still
-    result: M = tanh(tensor(_STEEP * x))
-    return result
+    return tanh(tensor(_STEEP * x))
 
 
 # On tiles, and on the entries of stacks where NumPy would take several passes.
 
 
 @scalar
-def _sqrt_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+def _each(function, line, buf):  # type: ignore[no-untyped-def]
+    vm.prefer_wide_vectors()
     x, y = line[at.A], line[at.OUT]
     for i in range(line[at.ROWS] * line[at.COLUMNS]):
         for p in range(LANES):
-            buf[y + i, p] = math.sqrt(buf[x + i, p])
+            buf[y + i, p] = function(buf[x + i, p])
+
+
+@kernel
+def _sqrt_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    _each(math.sqrt, line, buf)
 
 
 @kernel
 def _exp_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    x, y = line[at.A], line[at.OUT]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            buf[y + i, p] = vm.whole_exp(buf[x + i, p])
+    _each(vm.whole_exp, line, buf)
 
 
 @kernel
 def _tanh_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    x, y = line[at.A], line[at.OUT]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            buf[y + i, p] = vm.tanh(buf[x + i, p])
+    _each(vm.tanh, line, buf)
 
 
 @kernel
 def _normal_cdf_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    x, y = line[at.A], line[at.OUT]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            buf[y + i, p] = vm.normal_cdf(buf[x + i, p])
+    _each(vm.normal_cdf, line, buf)
 
 
 @kernel
 def _sigmoid_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    x, y = line[at.A], line[at.OUT]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            buf[y + i, p] = vm.logistic(buf[x + i, p])
+    _each(vm.logistic, line, buf)
 
 
 @kernel
 def _softplus_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    x, y = line[at.A], line[at.OUT]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            buf[y + i, p] = vm.softplus(buf[x + i, p])
+    _each(vm.softplus, line, buf)
 
 
 @kernel
@@ -207,17 +183,13 @@ def _leaky_stacks(step: Step, place: Place, out: Array, a: Array) -> None:
     _leaky_values(a.reshape(-1), *step.numbers(place), out.reshape(-1))
 
 
-def _exponential(orders: list[float]) -> float:
-    return math.inf if orders[0] > 0.0 else 0.0
-
-
 for _kind, _tile, _blas, _growth in (
-    ("sqrt", _sqrt_tile, plain(np.sqrt), half),
-    ("exp", _exp_tile, plain(np.exp), _exponential),
+    ("sqrt", _sqrt_tile, plain(np.sqrt), 0.5),
+    ("exp", _exp_tile, plain(np.exp), lambda orders: math.inf if orders[0] > 0.0 else 0.0),
     ("tanh", _tanh_tile, plain(np.tanh), bounded),
     ("normal_cdf", _normal_cdf_tile, flat(_normal_cdfs), bounded),
     ("sigmoid", _sigmoid_tile, flat(_sigmoids), bounded),
-    ("softplus", _softplus_tile, flat(_softplus_values), same),
-    ("leaky", _leaky_tile, _leaky_stacks, same),
+    ("softplus", _softplus_tile, flat(_softplus_values), 1.0),
+    ("leaky", _leaky_tile, _leaky_stacks, 1.0),
 ):
     operation(_kind, tile=_tile, blas=_blas, growth=_growth, entrywise=True)

@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from shaped_attention.libraries import torch
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.dual import Dual
@@ -21,10 +19,9 @@ from shaped_attention.numerics.lapack import PIVOT, PIVOT_EPSILONS
 from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.parts import columns, concatenate
 from shaped_attention.numerics.operations.products import multiply
-from shaped_attention.numerics.operations.registry import M, half, operation, primitive, same
+from shaped_attention.numerics.operations.registry import M, check_square, operation, primitive
 from shaped_attention.numerics.operations.stacks import Array, each, is_large, plain
 from shaped_attention.numerics.operations.sums import squares
-from shaped_attention.numerics.vector_products import inner_products
 
 
 def _traced_lower(root: Matrix) -> Matrix:
@@ -110,7 +107,7 @@ def _cholesky_with_tangents(gram: Dual) -> Dual:
     return Dual(cholesky(gram.value), gram.tangents)
 
 
-@primitive(trace=_traced_cholesky, tangent=_cholesky_with_tangents)
+@primitive(trace=_traced_cholesky, tangent=_cholesky_with_tangents, check=check_square)
 def cholesky(gram: M) -> M:
     """Return the lower triangular L with L L^T = `gram`, positive semidefinite.
 
@@ -157,7 +154,7 @@ def _lower_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
                 buf[out + i * rows + j, p] = 0.0
         multiply(
             buf, out + (j + 1) * rows + j, rows, a + (j + 1) * columns, columns, one,
-            a + j * columns, one, one, rows - j - 1, columns, one, no, no, no, no,
+            a + j * columns, one, one, rows - j - 1, columns, one, no, no, no, no, no, no,
         )  # fmt: skip
         for i in range(j + 1, rows):
             y = out + i * rows + j
@@ -191,52 +188,18 @@ def _cholesky_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
                 buf[out + i * rows + j, p] = 0.0
 
 
-@kernel
-def _lower_small(a, out):  # type: ignore[no-untyped-def]
-    """Overwrite A (samples, m, c)."""
-    samples, rows, columns = a.shape
-    flat, result = a.reshape(-1), out.reshape(-1)
-    squares = np.empty(rows)
-    for s in range(samples):
-        start, first = s * rows * columns, s * rows * rows
-        for i in range(rows):
-            x = start + i * columns
-            inner_products(squares, flat, flat, i, 1, x, columns, x, columns, 1, columns, 1)
-        level = squares.copy()
-        for j in range(rows):
-            unit = a[s, j]
-            x = start + j * columns
-            inner_products(squares, flat, flat, j, 1, x, columns, x, columns, 1, columns, 1)
-            # Tested as a difference, so that a non-finite pivot does not count as zero.
-            zero = squares[j] - PIVOT * PIVOT * level[j] <= 0.0
-            length = 0.0 if zero else math.sqrt(squares[j])
-            factor = 0.0 if zero else 1.0 / length
-            out[s, :j, j] = 0.0
-            out[s, j, j] = length
-            for c in range(columns):
-                unit[c] *= factor
-            inner_products(
-                result, flat, flat, first + (j + 1) * rows + j, rows, x + columns, columns,
-                x, columns, rows - j - 1, columns, 1,
-            )  # fmt: skip
-            for i in range(j + 1, rows):
-                rest, part = a[s, i], out[s, i, j]
-                for c in range(columns):
-                    rest[c] -= part * unit[c]
-
-
 def _lower_stacks(root: Array, out: Array) -> None:
     if is_large(out.shape[-2]):
         each(lapack.lower_factor)(root, out)
     else:
-        _lower_small(root.copy(), out)
+        lapack.gram_schmidt(root.copy(), PIVOT, out)
 
 
 operation(
-    "lower", tile=_lower_tile, blas=plain(_lower_stacks), growth=same, overwrites=True,
+    "lower", tile=_lower_tile, blas=plain(_lower_stacks), growth=1.0, overwrites=True,
     scratch=lambda node: 1 + node.shape[0],
 )  # fmt: skip
 operation(
-    "cholesky", tile=_cholesky_tile, blas=plain(each(lapack.cholesky)), growth=half,
+    "cholesky", tile=_cholesky_tile, blas=plain(each(lapack.cholesky)), growth=0.5,
     scratch=lambda node: 1,
 )  # fmt: skip

@@ -25,11 +25,10 @@ from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations import simple
 from shaped_attention.numerics.operations.products import (
     FEWEST_TRIANGULAR,
-    lower_half,
     mirror,
     multiply,
 )
-from shaped_attention.numerics.operations.registry import operation, twice
+from shaped_attention.numerics.operations.registry import operation
 from shaped_attention.numerics.operations.stacks import Array, Memory, Place, Step, is_large
 from shaped_attention.numerics.operations.stacks import mirror as mirror_stacks
 from shaped_attention.numerics.threefry import (
@@ -94,11 +93,14 @@ def activated_gram(code, place, numbers, key, buf, paths):  # type: ignore[no-un
             multiply(
                 buf, hidden + copy * rows * HIDDEN_COLUMNS, width, factor, inner, one,
                 normals + copy * inner, each, one, rows, inner, here,
-                no, line[at.A_LOWER] > 0, no, no,
+                no, line[at.A_LOWER] > 0, no, no, no, no,
             )  # fmt: skip
         for k in range(line[at.FIRST], line[at.LAST]):
             simple(code[k], numbers, buf)
-        lower_half(buf, out, result, width, one, rows, here, no, yes)
+        multiply(
+            buf, out, rows, result, width, one, result, width, one, rows, here, rows,
+            no, no, no, no, yes, yes,
+        )  # fmt: skip
     mirror(buf, out, rows)
 
 
@@ -142,56 +144,46 @@ def _add_gram(buf, sums, rows, a):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _hidden_gram(  # type: ignore[no-untyped-def]
-    code, numbers, rows, arguments, result, factor, lower, key, path, slot, first, last, out
+def hidden_grams(  # type: ignore[no-untyped-def]
+    code, numbers, rows, arguments, result, factors, lower, key, paths, slot, first, last, out
 ):  # fmt: skip
     """Write the lower half of the sum of s(h) s(h)^T over hidden units h = F g, first to last - 1.
 
     `code` is the program of s on columns (m, 1), with the first rows of its arguments and of its
-    result; F is `factor` (m, columns).
+    result; F are the `factors` (samples, m, columns) of several paths.
     """
-    tokens, columns = factor.shape
-    entries = factor.reshape(-1)
+    samples, tokens, columns = factors.shape
+    entries = factors.reshape(-1)
     copies = len(arguments)
     each = copies * columns
     # Values of the activation take the place of the normals, which are not needed any more.
     normals = copies * tokens
     tile = tile_buffer(max(rows, normals + each + 1))
     buf = tile.reshape(-1)
-    sums = np.zeros(tokens * tokens * VECTOR)
-    for unit in range(first, last, LANES):
-        _draw(tile, normals, each, key, path, slot, unit)
-        for k in range(copies):
-            combinations(
-                buf, entries, buf, arguments[k] * STRIDE, STRIDE, 0, columns, 1,
-                (normals + k * columns) * STRIDE, STRIDE, tokens, columns, LANES, lower,
-            )  # fmt: skip
-        for k in range(code.shape[0]):
-            simple(code[k], numbers, tile)
-        for p in range(last - unit, LANES):
-            for i in range(tokens):
-                tile[result + i, p] = 0.0
-        _add_gram(buf, sums, tokens, result * STRIDE)
-    for i in range(tokens):
-        for j in range(i + 1):
-            total = 0.0
-            for p in range(VECTOR):
-                total += sums[(i * tokens + j) * VECTOR + p]
-            out[i, j] = total
-        for j in range(i + 1, tokens):
-            out[i, j] = 0.0
-
-
-@kernel
-def hidden_grams(  # type: ignore[no-untyped-def]
-    code, numbers, rows, arguments, result, factors, lower, key, paths, slot, first, last, out
-):  # fmt: skip
-    """Do the same for the factors (samples, m, columns) of several paths."""
-    for s in range(factors.shape[0]):
-        _hidden_gram(
-            code, numbers, rows, arguments, result, factors[s], lower, key, paths[s], slot, first,
-            last, out[s],
-        )  # fmt: skip
+    sums = np.empty(tokens * tokens * VECTOR)
+    for s in range(samples):
+        sums[:] = 0.0
+        for unit in range(first, last, LANES):
+            _draw(tile, normals, each, key, paths[s], slot, unit)
+            for k in range(copies):
+                combinations(
+                    buf, entries, buf, arguments[k] * STRIDE, STRIDE, s * tokens * columns, columns,
+                    1, (normals + k * columns) * STRIDE, STRIDE, tokens, columns, LANES, lower,
+                )  # fmt: skip
+            for k in range(code.shape[0]):
+                simple(code[k], numbers, tile)
+            for p in range(last - unit, LANES):
+                for i in range(tokens):
+                    tile[result + i, p] = 0.0
+            _add_gram(buf, sums, tokens, result * STRIDE)
+        for i in range(tokens):
+            for j in range(i + 1):
+                total = 0.0
+                for p in range(VECTOR):
+                    total += sums[(i * tokens + j) * VECTOR + p]
+                out[s, i, j] = total
+            for j in range(i + 1, tokens):
+                out[s, i, j] = 0.0
 
 
 def _part_of_stacks(step: Step, place: Place, out: Array, factor: Array) -> None:
@@ -246,5 +238,5 @@ def _sum_of_parts(step: Step, place: Place, out: Array, *parts: Array) -> None:
 
 
 # The parts of hidden units that threads share (`plan`) are nodes of their own.
-operation("activated_gram", tile=None, blas=_part_of_stacks, growth=twice, scratch=_scratch)
+operation("activated_gram", tile=None, blas=_part_of_stacks, growth=2.0, scratch=_scratch)
 operation("sum_of_parts", tile=None, blas=_sum_of_parts, growth=max)

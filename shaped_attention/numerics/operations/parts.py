@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.libraries import torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.dual import Dual, zeros
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, kernel, scalar
@@ -17,10 +17,10 @@ from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.arithmetic import place, scaled
 from shaped_attention.numerics.operations.registry import (
     M,
+    check_square,
     linear,
     operation,
     primitive,
-    same,
     tensor,
 )
 from shaped_attention.numerics.operations.stacks import Place, Step, mirror, plain
@@ -32,9 +32,15 @@ def _constant_with_tangents(array: NDArray[np.float64], like: Dual) -> Dual:
     return like.still(constant(array, like.value))
 
 
+def _check_constant(array: Any, like: Any) -> None:
+    if np.ndim(array) < 2 or (np.ndim(array) > 2 and not isinstance(like, Tensor)):
+        raise ValueError(f"array must be a matrix (r, c); got shape {np.shape(array)}")
+
+
 @primitive(
     trace=lambda array, like: like.graph.constant(array),
     tangent=_constant_with_tangents,
+    check=_check_constant,
 )
 def constant(array: NDArray[np.float64], like: M) -> M:
     """Return a matrix of given entries (r, c), with the type, dtype and device of `like`."""
@@ -43,8 +49,7 @@ def constant(array: NDArray[np.float64], like: M) -> M:
     other = tensor(like)
     matrix = torch.tensor(array, dtype=other.dtype, device=other.device)
     whole = matrix.expand(*other.shape[:-2], *matrix.shape) if matrix.ndim == 2 else matrix
-    result: M = tensor(whole)
-    return result
+    return tensor(whole)
 
 
 def _traced_parts(parts: Sequence[Matrix]) -> Matrix:
@@ -71,28 +76,39 @@ def _parts_with_tangents(parts: Sequence[Any]) -> Dual:
     return Dual(concatenate([x.value for x in duals]), tuple(tangents))
 
 
-@primitive(trace=_traced_parts, tangent=_parts_with_tangents)
+def _check_parts(parts: Sequence[Any]) -> None:
+    rows = [tuple(part.shape)[-2] for part in parts]
+    if len(set(rows)) > 1:
+        raise ValueError(f"parts must have the same number of rows; got {rows}")
+
+
+@primitive(trace=_traced_parts, tangent=_parts_with_tangents, check=_check_parts)
 def concatenate(parts: Sequence[M]) -> M:
     """Place matrices with the same number of rows next to each other."""
     if len(parts) == 1:
         return parts[0]
     tensors = [tensor(part) for part in parts]
     batch = torch.broadcast_shapes(*(part.shape[:-2] for part in tensors))
-    result: M = tensor(
-        torch.cat([part.expand(*batch, *part.shape[-2:]) for part in tensors], dim=-1)
-    )
-    return result
+    return tensor(torch.cat([part.expand(*batch, *part.shape[-2:]) for part in tensors], dim=-1))
 
 
 def _traced_columns(matrix: Matrix, start: int, stop: int) -> Matrix:
     return matrix.plain().linear("columns", lambda rows, _: (rows, stop - start), (start,))
 
 
-@primitive(trace=_traced_columns, rule=linear)
+def _check_columns(matrix: Any, start: int, stop: int) -> None:
+    count = tuple(matrix.shape)[-1]
+    if not 0 <= start <= stop <= count:
+        raise ValueError(
+            f"columns start, ..., stop - 1 must be some of 0, ..., {count - 1}; got start={start}, "
+            f"stop={stop}"
+        )
+
+
+@primitive(trace=_traced_columns, rule=linear, check=_check_columns)
 def columns(matrix: M, start: int, stop: int) -> M:
     """Return the columns start, ..., stop - 1."""
-    result: M = tensor(matrix)[..., start:stop]
-    return result
+    return tensor(matrix)[..., start:stop]
 
 
 def _traced_diagonal(matrix: Matrix) -> Matrix:
@@ -102,11 +118,10 @@ def _traced_diagonal(matrix: Matrix) -> Matrix:
     )
 
 
-@primitive(trace=_traced_diagonal, rule=linear)
+@primitive(trace=_traced_diagonal, rule=linear, check=check_square)
 def diagonal(matrix: M) -> M:
     """Return the diagonal of a square matrix as a column (m, 1)."""
-    result: M = tensor(matrix).diagonal(dim1=-2, dim2=-1)[..., None]
-    return result
+    return tensor(matrix).diagonal(dim1=-2, dim2=-1)[..., None]
 
 
 @scalar
@@ -172,8 +187,7 @@ def symmetric_noise(numbers: M, size: int) -> M:
     weight = row.new_ones(size, size)
     weight.fill_diagonal_(0.5**0.5)
     weighted: Any = lower_half * weight
-    result: M = weighted + weighted.mT
-    return result
+    return weighted + weighted.mT
 
 
 @kernel
@@ -202,20 +216,18 @@ def _symmetric_stacks(numbers, out):  # type: ignore[no-untyped-def]
     mirror(out)
 
 
+operation("transpose", tile=_transpose, blas=plain(lambda a, out: np.copyto(out, a.mT)), growth=1.0)
 operation(
-    "transpose", tile=_transpose, blas=plain(lambda a, out: np.copyto(out, a.mT)), growth=same
-)
-operation(
-    "reshape", tile=_reshape, growth=same,
+    "reshape", tile=_reshape, growth=1.0,
     blas=plain(lambda a, out: np.copyto(out, a.reshape(len(a), *out.shape[1:]))),
 )  # fmt: skip
-operation("columns", tile=_columns, blas=_columns_stacks, growth=same)
+operation("columns", tile=_columns, blas=_columns_stacks, growth=1.0)
 operation("concatenate", tile=scaled, blas=_concatenate_stacks, growth=max)
 operation(
-    "diagonal", tile=_diagonal, growth=same,
+    "diagonal", tile=_diagonal, growth=1.0,
     blas=plain(lambda a, out: np.copyto(out[..., 0], np.diagonal(a, 0, -2, -1))),
 )  # fmt: skip
 operation(
-    "symmetric", tile=_symmetric_tile, growth=same,
+    "symmetric", tile=_symmetric_tile, growth=1.0,
     blas=plain(lambda a, out: _symmetric_stacks(a.reshape(len(a), -1), out)),
 )  # fmt: skip

@@ -12,7 +12,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import llvmlite.ir as ir
 import numpy as np
 from numba import types
 from numba.core import cgutils
@@ -30,8 +29,9 @@ from shaped_attention.numerics.jit import (
     sizes,
 )
 from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations.registry import operation, twice
+from shaped_attention.numerics.operations.registry import operation
 from shaped_attention.numerics.operations.stacks import Place, Step, each, plain
+from shaped_attention.numerics.vector_products import Vectors
 
 Array = NDArray[np.float64]
 
@@ -60,77 +60,45 @@ def _block(  # type: ignore[no-untyped-def]
     signature = types.void(buf, *([types.intp] * 11), types.boolean)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        array = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
         out, out_row, a, a_row, a_inner, b, b_column, b_inner = arguments[1:9]
         high_value, wide_value, count, adding = arguments[9:]
-        integer, vector = out.type, ir.VectorType(ir.DoubleType(), _VECTOR)
-        multiply_add = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fmuladd.v{_VECTOR}f64"
-        )
+        v = Vectors(context, builder, signature.args[:1], arguments[:1], out.type, _VECTOR)
 
-        def fixed(number: int) -> Any:
-            return ir.Constant(integer, number)
-
-        def at(row: Any, lane: Any) -> Any:
-            entry = builder.add(builder.mul(row, fixed(STRIDE)), lane)
-            return builder.bitcast(builder.gep(array.data, [entry]), vector.as_pointer())
-
-        def load(row: Any, lane: Any) -> Any:
-            value = builder.load(at(row, lane))
-            value.align = 8
-            return value
-
-        def shifted(start: Any, number: int, step: Any) -> Any:
-            return builder.add(start, builder.mul(fixed(number), step))
+        def row(lane: Any, start: Any, *terms: tuple[Any, Any]) -> Any:
+            return v.entry(lane, (v.entry(start, *terms), STRIDE))
 
         for high, wide in sizes(builder, high_value, wide_value):
             entries = [(i, j) for i in range(high) for j in range(wide)]
-            sums = {entry: cgutils.alloca_once(builder, vector) for entry in entries}
-            lanes = cgutils.for_range_slice(
-                builder, fixed(0), fixed(LANES), fixed(_VECTOR), intp=integer
-            )
-            with lanes as (lane, _):
-                for i, j in entries:
-                    before = load(builder.add(shifted(out, i, out_row), fixed(j)), lane)
-                    zero = ir.Constant(vector, [0.0] * _VECTOR)
-                    builder.store(builder.select(adding, before, zero), sums[i, j])
-                with cgutils.for_range(builder, count, intp=integer) as loop:
-                    left = builder.add(a, builder.mul(loop.index, a_inner))
-                    right = builder.add(b, builder.mul(loop.index, b_inner))
-                    rows = [load(shifted(left, i, a_row), lane) for i in range(high)]
+            sums = v.sums(high * wide)
+            first, end, step = (v.entry(number) for number in (0, LANES, _VECTOR))
+            with cgutils.for_range_slice(builder, first, end, step, out.type) as (lane, _):
+                for place, (i, j) in zip(sums, entries, strict=True):
+                    before = v.load(0, row(lane, out, (out_row, i), (j, 1)))
+                    builder.store(builder.select(adding, before, v.zero), place)
+                with cgutils.for_range(builder, count, intp=out.type) as loop:
+                    k = loop.index
+                    rows = [v.load(0, row(lane, a, (a_inner, k), (a_row, i))) for i in range(high)]
                     for j in range(wide):
-                        column = load(shifted(right, j, b_column), lane)
+                        column = v.load(0, row(lane, b, (b_inner, k), (b_column, j)))
                         for i in range(high):
-                            total = builder.load(sums[i, j])
-                            new = builder.call(multiply_add, [rows[i], column, total])
-                            builder.store(new, sums[i, j])
-                for i, j in entries:
-                    target = at(builder.add(shifted(out, i, out_row), fixed(j)), lane)
-                    builder.store(builder.load(sums[i, j]), target).align = 8
+                            v.add_product(rows[i], column, sums[i * wide + j])
+                for place, (i, j) in zip(sums, entries, strict=True):
+                    v.store(builder.load(place), 0, row(lane, out, (out_row, i), (j, 1)))
         return context.get_dummy_value()
 
     return signature, generate
 
 
 @kernel
-def sums_of_products(  # type: ignore[no-untyped-def]
-    buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, high, wide, count, adding
-):  # fmt: skip
-    """Write a block of `high` x `wide` sums, where both are 1, 2 or 4; see `_block`."""
-    _block(
-        buf, out, out_row, a, a_row, a_inner, b, b_column, b_inner, high, wide, count, adding
-    )  # fmt: skip
-
-
-@kernel
 def multiply(  # type: ignore[no-untyped-def]
     buf, out, out_columns, a, a_row, a_inner, b, b_column, b_inner, rows, inner, columns,
-    a_from, a_to, b_from, b_to,
+    a_from, a_to, b_from, b_to, half, adding,
 ):  # fmt: skip
-    """Write the product of A (rows, inner) and B (inner, columns), with given strides.
+    """Write the product of A (rows, inner) and B (inner, columns), with given strides, or add it.
 
     The inner index starts at the row with `a_from` and ends after it with `a_to`; likewise for the
-    column with `b_from` and `b_to`. The omitted entries are zero, as in triangular matrices.
+    column with `b_from` and `b_to`. The omitted entries are zero, as in triangular matrices. With
+    `half`, for a symmetric product, entries above the diagonal are undefined: `mirror` writes them.
     """
     i = 0
     while i < rows:
@@ -138,36 +106,14 @@ def multiply(  # type: ignore[no-untyped-def]
         first_i = i if a_from else 0
         stop_i = min(i + high, inner) if a_to else inner
         j = 0
-        while j < columns:
+        while j < (i + 1 if half else columns):
             wide = piece(columns - j)
             first = max(first_i, j if b_from else 0)
             stop = min(stop_i, j + wide) if b_to else stop_i
-            sums_of_products(
+            _block(
                 buf, out + i * out_columns + j, out_columns, a + i * a_row + first * a_inner, a_row,
                 a_inner, b + j * b_column + first * b_inner, b_column, b_inner, high, wide,
-                max(stop - first, 0), rows < 0,
-            )  # fmt: skip
-            j += wide
-        i += high
-
-
-@kernel
-def lower_half(buf, out, a, a_row, a_inner, rows, inner, a_to, adding):  # type: ignore[no-untyped-def]
-    """Write the lower half of A A^T for A (rows, inner), or add it; `a_to` as in `multiply`.
-
-    Entries above the diagonal are undefined: `mirror` writes them.
-    """
-    i = 0
-    while i < rows:
-        high = min(piece(rows - i), _HIGHEST)
-        stop = min(i + high, inner) if a_to else inner
-        j = 0
-        while j <= i:
-            wide = piece(rows - j)
-            sums_of_products(
-                buf, out + i * rows + j, rows, a + i * a_row, a_row, a_inner,
-                a + j * a_row, a_row, a_inner, high, wide,
-                min(stop, j + wide) if a_to else stop, adding,
+                max(stop - first, 0), adding,
             )  # fmt: skip
             j += wide
         i += high
@@ -187,14 +133,14 @@ def mirror(buf, out, rows):  # type: ignore[no-untyped-def]
 def _multiply(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write A B, A B^T or A^T B; zeros of triangular matrices are skipped."""
     turned_a, turned_b = line[at.FLAG] == _LEFT, line[at.FLAG] == _RIGHT
-    a_lower, b_lower = line[at.A_LOWER] > 0, line[at.B_LOWER] > 0
+    a_lower, b_lower, no = line[at.A_LOWER] > 0, line[at.B_LOWER] > 0, line[at.ROWS] < 0
     rows, columns = line[at.ROWS], line[at.COLUMNS]
     inner = line[at.A_ROWS] if turned_a else line[at.A_COLUMNS]
     multiply(
         buf, line[at.OUT], line[at.OUT_COLUMNS], line[at.A], 1 if turned_a else inner,
         rows if turned_a else 1, line[at.B], inner if turned_b else 1, 1 if turned_b else columns,
         rows, inner, columns, a_lower and turned_a, a_lower and not turned_a,
-        b_lower and not turned_b, b_lower and turned_b,
+        b_lower and not turned_b, b_lower and turned_b, no, no,
     )  # fmt: skip
 
 
@@ -203,9 +149,11 @@ def _gram(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Write A A^T or A^T A."""
     turned, rows = line[at.FLAG] == _LEFT, line[at.ROWS]
     inner = line[at.A_ROWS] if turned else line[at.A_COLUMNS]
-    lower_half(
-        buf, line[at.OUT], line[at.A], 1 if turned else inner, rows if turned else 1, rows, inner,
-        line[at.A_LOWER] > 0 and not turned, rows < 0,
+    a, row, following = line[at.A], 1 if turned else inner, rows if turned else 1
+    lower, yes, no = line[at.A_LOWER] > 0 and not turned, rows > 0, rows < 0
+    multiply(
+        buf, line[at.OUT], rows, a, row, following, a, row, following, rows, inner, rows,
+        no, lower, no, lower, yes, no,
     )  # fmt: skip
     mirror(buf, line[at.OUT], rows)
 
@@ -229,8 +177,8 @@ def _multiply_stacks(step: Step, place: Place, out: Array, a: Array, b: Array) -
 
 for _kind, _flag in (("multiply_nn", 0), ("multiply_nt", _RIGHT), ("multiply_tn", _LEFT)):
     operation(_kind, tile=_multiply, blas=_multiply_stacks, flag=_flag, growth=sum, in_place=True)
-operation("gram", tile=_gram, blas=plain(lambda a, out: np.matmul(a, a.mT, out=out)), growth=twice)
+operation("gram", tile=_gram, blas=plain(lambda a, out: np.matmul(a, a.mT, out=out)), growth=2.0)
 operation(
     "cogram", tile=_gram, blas=plain(lambda a, out: np.matmul(a.mT, a, out=out)), flag=_LEFT,
-    growth=twice,
+    growth=2.0,
 )  # fmt: skip

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel
-from shaped_attention.numerics.operations.registry import none, operation
+from shaped_attention.numerics.operations.registry import operation
 from shaped_attention.numerics.operations.stacks import Array, Place, Step
-from shaped_attention.numerics.threefry import fill_chi, fill_normals, fill_weights
+from shaped_attention.numerics.threefry import fill_beside, fill_chi, fill_normals, fill_weights
 
 
 @kernel
@@ -23,10 +21,7 @@ def fill_bartlett(buf, out, rows, dof, work, key, paths, slot):  # type: ignore[
     below = rows * (rows - 1) // 2
     fill_normals(buf[work : work + below + 1], below, 1.0, key, paths, slot, compiled_once(0))
     chi = work + below + 1
-    degrees = np.empty(rows)
-    for i in range(rows):
-        degrees[i] = dof - i
-    fill_chi(buf[chi : chi + rows], degrees, key, paths, slot + 1)
+    fill_chi(buf[chi : chi + rows], dof, key, paths, slot + 1)
     row = work
     for i in range(rows):
         for p in range(LANES):
@@ -61,34 +56,13 @@ def _normal_stacks(step: Step, place: Place, out: Array) -> None:
         flat[:] = place.normals[:, step.start : step.start + flat.shape[1]]
 
 
-@kernel
-def _triangle(below, diagonal, out):  # type: ignore[no-untyped-def]
-    """Write lower triangular matrices (samples, m, m).
-
-    `diagonal` (m, samples) is on the diagonal, and `below` (samples, ...) row by row below it.
-    """
-    for s in range(out.shape[0]):
-        k = 0
-        for i in range(out.shape[1]):
-            for j in range(i):
-                out[s, i, j] = below[s, k]
-                k += 1
-            out[s, i, i] = diagonal[i, s]
-            for j in range(i + 1, out.shape[1]):
-                out[s, i, j] = 0.0
-
-
 def _wishart_stacks(step: Step, place: Place, out: Array) -> None:
     slot, dof = step.node.integers
-    samples, rows, _ = out.shape
-    if not step.node.lower:
-        fill_weights(out.reshape(samples, -1), step.key, place.paths, slot, 0)
-        return
-    below, chi = np.empty((samples, rows * (rows - 1) // 2)), np.empty((rows, samples))
-    fill_weights(below, step.key, place.paths, slot, 0)
-    fill_chi(chi, dof - np.arange(rows, dtype=np.float64), step.key, place.paths, slot + 1)
-    _triangle(below, chi, out)
+    if step.node.lower:
+        fill_beside(out, dof, step.key, place.paths, (slot, slot, slot + 1))
+    else:
+        fill_weights(out.reshape(len(out), -1), step.key, place.paths, slot, 0)
 
 
-operation("normal", tile=None, blas=_normal_stacks, growth=none)
-operation("wishart", tile=None, blas=_wishart_stacks, growth=none, scratch=_bartlett_scratch)
+operation("normal", tile=None, blas=_normal_stacks, growth=0.0)
+operation("wishart", tile=None, blas=_wishart_stacks, growth=0.0, scratch=_bartlett_scratch)

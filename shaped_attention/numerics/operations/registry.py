@@ -8,7 +8,7 @@ when the module is imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
@@ -68,7 +68,8 @@ class Operation:
         Function ``blas(step, place, out, *values)`` of stacks of matrices (samples, rows, columns);
         see `stacks`.
     growth
-        Order of the value from those of the inputs (see `order`).
+        Order of the value (see `order`): a multiple of that of the first input, or a function of
+        those of all inputs.
     flag
         Number that `tile` may read, if it serves several kinds.
     scratch
@@ -83,12 +84,19 @@ class Operation:
 
     tile: Callable[..., Any] | None
     blas: Callable[..., Any]
-    growth: Callable[[Orders], float]
+    growth: float | Callable[[Orders], float]
     flag: int = 0
     scratch: Callable[[Node], int] = lambda node: 0
     entrywise: bool = False
     in_place: bool = False
     overwrites: bool = False
+
+    def order(self, inputs: Orders) -> float:
+        """Return the order of the value."""
+        if callable(self.growth):
+            return self.growth(inputs)
+        # Numbers that are drawn have no inputs, and a bounded value remains bounded.
+        return self.growth * inputs[0] if self.growth else 0.0
 
 
 OPERATIONS: dict[str, Operation] = {}
@@ -107,26 +115,6 @@ def code_of(kind: str) -> int:
     return list(OPERATIONS).index(kind)
 
 
-def same(orders: Orders) -> float:
-    """Return the order of a linear operation."""
-    return orders[0]
-
-
-def twice(orders: Orders) -> float:
-    """Return the order of a quadratic operation."""
-    return 2.0 * orders[0]
-
-
-def half(orders: Orders) -> float:
-    """Return the order of a square root."""
-    return 0.5 * orders[0]
-
-
-def none(orders: Orders) -> float:
-    """Return the order of a value of fixed size."""
-    return 0.0
-
-
 def bounded(orders: Orders) -> float:
     """Return the order of a bounded function."""
     return min(0.0, max(orders, default=0.0))
@@ -139,6 +127,7 @@ def primitive(
     rule: Callable[[Callable[..., Any]], Callable[..., Dual]] | None = None,
     number: Callable[[Any], Any] | None = None,
     of_float: Callable[[float], float] | None = None,
+    check: Callable[..., None] | None = None,
 ) -> Callable[[F], F]:
     """Make a function of torch tensors a primitive.
 
@@ -154,6 +143,8 @@ def primitive(
         NumPy function of parameters and numbers, for functions of single entries.
     of_float
         The same for plain numbers, if another function is needed there.
+    check
+        Raises ValueError if shapes do not fit: a program would read beyond a matrix in silence.
     """
     if (tangent is None) == (rule is None):
         raise TypeError("a primitive has one rule for tangents: tangent= or rule=")
@@ -166,7 +157,9 @@ def primitive(
                 return float(number(first) if of_float is None else of_float(first))
             if number is not None and isinstance(first, Scalar):
                 return apply(number, first)
-            operands = list(_operands([*arguments, *named.values()]))
+            if check is not None:
+                check(*arguments, **named)
+            operands = list(operands_of([*arguments, *named.values()]))
             for x in operands:
                 if hasattr(x, "run_primitive"):  # RunsPrimitives; quicker than isinstance
                     return x.run_primitive(function, arguments, named)
@@ -182,7 +175,15 @@ def primitive(
     return decorate
 
 
-def _operands(arguments: Sequence[Any]) -> Iterator[Any]:
+def check_square(matrix: Any) -> None:
+    """Raise ValueError unless a matrix is square."""
+    rows, columns = tuple(matrix.shape)[-2:]
+    if rows != columns:
+        raise ValueError(f"matrix must be square; got shape ({rows}, {columns})")
+
+
+def operands_of(arguments: Iterable[Any]) -> Iterator[Any]:
+    """Yield the arguments, and those in lists."""
     for x in arguments:
         if isinstance(x, list | tuple):
             yield from x
@@ -241,7 +242,7 @@ def order(matrix: Matrix, inputs: Mapping[int, float]) -> float:
             known[id(node)] = (
                 0.0
                 if node.data is not None
-                else OPERATIONS[node.kind].growth([of(x) for x in node.inputs])
+                else OPERATIONS[node.kind].order([of(x) for x in node.inputs])
             )
         return known[id(node)]
 

@@ -12,7 +12,7 @@ from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, kernel, unfused
 from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.parts import constant
-from shaped_attention.numerics.operations.registry import M, linear, operation, primitive, same
+from shaped_attention.numerics.operations.registry import M, linear, operation, primitive
 from shaped_attention.numerics.operations.stacks import plain
 
 
@@ -72,5 +72,5 @@ def _stacks(a, turns, out):  # type: ignore[no-untyped-def]
 
 
 operation(
-    "rotate", tile=_tile, growth=same, blas=plain(lambda a, turns, out: _stacks(a, turns[0], out))
+    "rotate", tile=_tile, growth=1.0, blas=plain(lambda a, turns, out: _stacks(a, turns[0], out))
 )

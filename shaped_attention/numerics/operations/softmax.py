@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.libraries import torch
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, kernel
 from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations.registry import M, none, operation, primitive
+from shaped_attention.numerics.operations.registry import M, operation, primitive, tensor
 from shaped_attention.numerics.operations.stacks import Array, Place, Step, is_large
 from shaped_attention.numerics.operations.sums import row_sums
 from shaped_attention.numerics.vectormath import exp, log, prefer_wide_vectors
@@ -29,13 +29,25 @@ def _with_tangents(logits: Dual, seen: NDArray[np.bool_]) -> Dual:
     return logits.through(p, lambda d: p * (d - row_sums(p * d)))
 
 
-@primitive(trace=_traced, tangent=_with_tangents)
+def _check(logits: Any, seen: Any) -> None:
+    allowed = seen if isinstance(seen, Tensor) else np.asarray(seen)
+    shape, expected = tuple(allowed.shape), tuple(logits.shape)[-2:]
+    if shape != expected or str(allowed.dtype).rpartition(".")[2] != "bool":
+        raise ValueError(
+            f"seen must be a boolean array of the shape {expected} of the logits; got "
+            f"{allowed.dtype} of shape {shape}"
+        )
+    if isinstance(allowed, np.ndarray) and not allowed.any(-1).all():
+        row = int(np.argmin(allowed.any(-1)))
+        raise ValueError(f"seen must allow at least one entry of each row; row {row} has none")
+
+
+@primitive(trace=_traced, tangent=_with_tangents, check=_check)
 def softmax(logits: M, seen: NDArray[np.bool_]) -> M:
     """Apply softmax to each row, over the entries that `seen` (m, m) allows; 0 elsewhere."""
     rows: Any = logits
     allowed = torch.as_tensor(seen, device=rows.device)
-    result: Any = torch.softmax(rows.masked_fill(~allowed, -torch.inf), dim=-1)
-    return result
+    return tensor(torch.softmax(rows.masked_fill(~allowed, -torch.inf), dim=-1))
 
 
 @kernel
@@ -126,4 +138,4 @@ def entropies(weights, out):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
-operation("softmax", tile=_tile, blas=_stacks, growth=none, scratch=lambda node: 2)
+operation("softmax", tile=_tile, blas=_stacks, growth=0.0, scratch=lambda node: 2)

@@ -100,8 +100,7 @@ class Step:
 
 def row_of(table: Array, step: int) -> Array:
     """Return the scalars of a step; a table with one row has those of all steps."""
-    row: Array = table[step if len(table) > 1 else 0]
-    return row
+    return table[step if len(table) > 1 else 0]
 
 
 def table_of(numbers: Sequence[Number], depths: Depths) -> Array:

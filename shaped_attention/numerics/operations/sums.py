@@ -13,16 +13,7 @@ from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel, scalar
 from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.entrywise import sign, sqrt
-from shaped_attention.numerics.operations.registry import (
-    M,
-    linear,
-    none,
-    operation,
-    primitive,
-    same,
-    tensor,
-    twice,
-)
+from shaped_attention.numerics.operations.registry import M, linear, operation, primitive, tensor
 from shaped_attention.numerics.operations.stacks import Place, Step, plain
 
 Array = NDArray[np.float64]
@@ -34,8 +25,7 @@ Array = NDArray[np.float64]
 )
 def row_sums(matrix: M) -> M:
     """Sum each row: a column (m, 1)."""
-    result: M = tensor(matrix).sum(-1, keepdim=True)
-    return result
+    return tensor(matrix).sum(-1, keepdim=True)
 
 
 @primitive(
@@ -44,8 +34,7 @@ def row_sums(matrix: M) -> M:
 )
 def column_sums(matrix: M) -> M:
     """Sum each column: a row (1, c)."""
-    result: M = tensor(matrix).sum(-2, keepdim=True)
-    return result
+    return tensor(matrix).sum(-2, keepdim=True)
 
 
 def _traced_row_squares(matrix: Matrix) -> Matrix:
@@ -61,8 +50,7 @@ def _squares_with_tangents(x: Dual) -> Dual:
 @primitive(trace=_traced_row_squares, tangent=_squares_with_tangents)
 def row_squares(matrix: M) -> M:
     """Sum the squares of each row: the squared lengths, a column (m, 1)."""
-    result: M = tensor(matrix * matrix).sum(-1, keepdim=True)
-    return result
+    return tensor(matrix * matrix).sum(-1, keepdim=True)
 
 
 def _traced_unit_rows(matrix: Matrix) -> Matrix:
@@ -86,8 +74,7 @@ def _unit_rows_with_tangents(x: Dual) -> Dual:
 def unit_rows(matrix: M) -> M:
     """Divide each row by its length; a row of zeros is unchanged."""
     length = torch.linalg.vector_norm(tensor(matrix), dim=-1, keepdim=True)
-    result: M = tensor(matrix) / torch.where(length > 0.0, length, 1.0)
-    return result
+    return tensor(matrix) / torch.where(length > 0.0, length, 1.0)
 
 
 def by_length(rows: M, eps: float) -> M:
@@ -192,12 +179,12 @@ def _unit_stacks(step: Step, place: Place, out: Array, a: Array) -> None:
 
 
 operation(
-    "row_sums", tile=_row_sums, growth=same,
+    "row_sums", tile=_row_sums, growth=1.0,
     blas=plain(lambda a, out: a.sum(axis=-1, keepdims=True, out=out)),
 )  # fmt: skip
 operation(
-    "column_sums", tile=_column_sums, growth=same,
+    "column_sums", tile=_column_sums, growth=1.0,
     blas=plain(lambda a, out: a.sum(axis=-2, keepdims=True, out=out)),
 )  # fmt: skip
-operation("row_squares", tile=_row_squares, blas=plain(_square_stacks), growth=twice)
-operation("unit_rows", tile=_unit_rows, blas=_unit_stacks, growth=none, scratch=lambda node: 1)
+operation("row_squares", tile=_row_squares, blas=plain(_square_stacks), growth=2.0)
+operation("unit_rows", tile=_unit_rows, blas=_unit_stacks, growth=0.0, scratch=lambda node: 1)

@@ -257,14 +257,6 @@ class CompiledStepper(Stepper):
         """Move paths towards a grid point; return whether the whole budget was used."""
 
 
-class CompiledBrownian(CompiledStepper, Brownian):
-    """Compiled code that also takes steps with given increments."""
-
-    @abstractmethod
-    def stop_outside(self, batch: Batch, time: float) -> None:
-        """Stop the paths that are outside the radius at this time."""
-
-
 def threads_of_a_chunk(spec: Specification, size: int) -> int:
     """Return how many threads share the work of a chunk: those that no other chunk uses."""
     return max(1, thread_count(spec.place) // -(-spec.samples // size))

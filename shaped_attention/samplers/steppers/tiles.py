@@ -14,7 +14,7 @@ from shaped_attention.samplers.steppers import (
     SHIFT,
     Array,
     Batch,
-    CompiledBrownian,
+    Brownian,
     CompiledStepper,
     HostStepper,
     Mask,
@@ -29,7 +29,7 @@ def stepper_of(spec: Specification, task: Task) -> CompiledStepper | None:
     return TileClock(task) if task.method == "clock" else TileStepper(task)
 
 
-class TileStepper(HostStepper, CompiledBrownian):
+class TileStepper(HostStepper, CompiledStepper, Brownian):
     """The chain, and the limit with a fixed step; a state is (tiles, entries of a path, LANES)."""
 
     name: ClassVar[str] = "compiled code on tiles"
@@ -104,14 +104,11 @@ class TileStepper(HostStepper, CompiledBrownian):
         self._run(batch, moving, point, point + 1, tiles.REPORT, given, work["reported"])
         return work["drift"], work["noise"]
 
-    def stop_outside(self, batch: Batch, time: float) -> None:
-        """Stop the paths that are outside the radius at this time."""
-        alive = batch.alive.astype(np.float64).reshape(-1, LANES)
-        tiles.check_outside(
-            self.task.compiled, batch.state, alive, batch.stopped_at.reshape(-1, LANES),
-            self.task.radius, time,
-        )  # fmt: skip
-        batch.alive[:] = alive.reshape(-1) > 0.5
+    def norms(self, batch: Batch, moving: Any, least: float) -> Array:
+        """Return |V| (rows,)."""
+        factors = self.factors(batch.state)
+        norms: Array = np.linalg.norm((factors @ factors.mT).mean(axis=1), axis=(1, 2))
+        return norms
 
 
 class TileClock(HostStepper, CompiledStepper):

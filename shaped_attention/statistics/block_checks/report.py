@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.base import Block, limit_of, limit_reason
+from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Schedule, at_depth
+from shaped_attention.blocks.reasons import limit_of, limit_reason
 
 PASS, FAIL, NOT_TESTED = "pass", "fail", "not tested"
 

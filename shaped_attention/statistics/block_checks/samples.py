@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from scipy import stats
 
-from shaped_attention.blocks.base import Block, chain_reason, limit_reason
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.reasons import limit_reason
 from shaped_attention.derived.spaces import DerivationError
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
@@ -51,7 +52,7 @@ _ROOTS = 2**14
 def networks(trial: Trial) -> Iterator[Check]:
     """Networks against the chain, after one layer and after four, by Kolmogorov and Smirnov."""
     name = "branch against chain"
-    if reason := chain_reason(trial.block):
+    if reason := trial.block.no_chain:
         yield untested(name, f"there is no chain: {reason}")
         return
     options: dict[str, Any] = {
@@ -121,7 +122,10 @@ def token_means(trial: Trial) -> Iterator[Check]:
     elif common_groups([block]) > 1:
         yield untested(name, "heads without an output projection see parts of the columns")
     elif smallest.outcome == FAIL:
-        detail = f"the law depends on them, but `means` is False: {smallest.detail}"
+        detail = (
+            "the law depends on them, but `means` is False; or on other properties of the single "
+            f"entries of the tokens, which have no exact chain: {smallest.detail}"
+        )
         yield judged(name, False, detail)
     else:
         yield replace(
@@ -148,8 +152,9 @@ def wide_layer(trial: Trial) -> Iterator[Check]:
             allowed = _ERRORS * deviation + _SHARE * left + 1e-9 * np.abs(known[1]).max()
             excess = np.abs(value - theory) / allowed
             index = np.unravel_index(int(excess.argmax()), excess.shape)
+            entries = ", ".join(_entry(int(i), len(v)) for i in index)
             where = (
-                f"at {scale:g} v0 entry {tuple(int(i) for i in index)} is {theory[index]:.4g}, and "
+                f"at {scale:g} v0 that of {entries} is {theory[index]:.4g}, and "
                 f"{value[index]:.4g} +- {deviation[index]:.2g} from one layer"
             )
             if excess.max() >= worst[name][0]:
@@ -158,6 +163,12 @@ def wide_layer(trial: Trial) -> Iterator[Check]:
     for name in names:
         most, where, size = worst[name]
         yield judged(name, most <= 1.0, where, size)
+
+
+def _entry(number: int, tokens: int) -> str:
+    """Return the name of an entry of V, from its number in `vech`."""
+    row, column = (int(x[number]) for x in np.tril_indices(tokens))
+    return f"V[{row}, {column}]"
 
 
 def _extrapolated(trial: Trial, v: Array) -> list[tuple[Array, Array, Array]]:
@@ -174,7 +185,7 @@ def _moments_at(trial: Trial, v: Array, width: int) -> list[tuple[Array, Array]]
     """Return n E[V' - V] and n Cov[V'] of one layer with their standard errors."""
     block = trial.block
     run, count = simulate_chain, 1000 * trial.samples
-    if chain_reason(block):
+    if block.no_chain:
         run, count = simulate_network, 10 * trial.samples
     new, means = [], []
     for k, size in enumerate(_blocks(count, trial.tokens)):
@@ -182,7 +193,7 @@ def _moments_at(trial: Trial, v: Array, width: int) -> list[tuple[Array, Array]]
         result = run(block, v, width=width, depth=1, samples=size, seed=seed, progress=False)
         new.append(vech(result["V"].to_numpy()[-1] - v))
         few = max(_ROOTS, size // 5)
-        means.append(new[-1] if chain_reason(block) else _conditional(trial, v, width, few, seed))
+        means.append(new[-1] if block.no_chain else _conditional(trial, v, width, few, seed))
     change, mean = np.concatenate(new), np.concatenate(means)
     apart = change - change.mean(axis=0)
     spread = width * (apart.T @ apart) / len(change)

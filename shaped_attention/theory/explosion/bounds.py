@@ -36,7 +36,7 @@ from shaped_attention.blocks.base import Block, Layer, blocks_of
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.mlp_limit import ReLULimit, SmoothLimit
 from shaped_attention.blocks.parallel import Parallel
-from shaped_attention.blocks.positions import uniform_weights
+from shaped_attention.blocks.positions import allowed
 from shaped_attention.theory.explosion.reduction import (
     TOLERANCE,
     one_live_token,
@@ -83,10 +83,10 @@ def bounds_of(layer: Layer, v0: Matrix) -> Bounds | None:
         if varied or block.scores.query_bias > 0.0:
             return None
     m = len(v0)
-    weights = [uniform_weights(block.mask, m) for block in attention]
-    if all(np.array_equal(w, uniform_weights(None, m)) for w in weights):
+    masks = [allowed(block.mask, m) for block in attention]
+    if all(mask.all() for mask in masks):
         return _with_relu(layer, v0) or _of_the_trace(layer, v0)
-    if m == 2 and all(np.array_equal(w, uniform_weights("causal", 2)) for w in weights):
+    if m == 2 and all(np.array_equal(mask, np.tri(2)) for mask in masks):
         return _causal(layer, v0)
     return None
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
-from shaped_attention.blocks.base import Layer, blocks_of, check_limit, limit_of
+from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.blocks.parameters import scheduled
+from shaped_attention.blocks.reasons import check_limit, limit_of
 from shaped_attention.checks import (
     argument_error,
     check_fraction,

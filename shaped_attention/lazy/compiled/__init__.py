@@ -1,0 +1,1 @@
+"""One layer of a deep network, forward and back, recorded in torch and run by compiled code."""

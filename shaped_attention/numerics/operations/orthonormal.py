@@ -1,0 +1,155 @@
+"""Orthonormal directions of rows: the triangular factor, and the directions themselves.
+
+The value of the operation `orthonormal` on rows C (r, k) and a column of lengths (r, 1) is
+``[L, E, d]`` (r, r + k + 1) with C = L E: L is lower triangular, E has orthonormal rows, and d is 1
+where a direction is new. A pivot counts as zero if it is at most eps^(3/4) times the given length
+of its row (1.8e-12 in float64): the row of E and the column of L are then zero, and d is 0. What is
+left out is so small that no result shows it, and well above what rounding leaves of dependent rows,
+whose last bits differ between processors. Each row is orthogonalised twice, so that |E E^T - I|
+stays at rounding level (Giraud, Langou and Rozloznik, Comput. Math. Appl. 50, 2005).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.jit import LANES, compiled_once, kernel
+from shaped_attention.numerics.operations import registry as at
+from shaped_attention.numerics.operations.products import multiply
+from shaped_attention.numerics.operations.registry import operation
+from shaped_attention.numerics.operations.stacks import plain
+from shaped_attention.numerics.operations.sums import squares
+from shaped_attention.numerics.vector_products import inner_products
+
+_FEW_COLUMNS = 4096
+"""Columns up to which plain loops are faster than torch's vectorised ones for many samples."""
+
+
+def _level(eps: float) -> float:
+    return float(eps**0.75)
+
+
+_LEVEL = _level(np.finfo(np.float64).eps)
+
+
+def traced_orthonormal(rows: Matrix, lengths: Matrix) -> Matrix:
+    """Return [L, E, d] of the rows of a trace."""
+    a, b = rows.value(), lengths.value()
+    shape = (a.shape[0], a.shape[0] + a.shape[1] + 1)
+    return a.graph.node("orthonormal", (a.node, b.node), shape)
+
+
+def orthonormal(rows: Tensor, lengths: Tensor) -> Tensor:
+    """Return [L, E, d] (B, r, r + k + 1) of rows (B, r, k) with lengths (B, r).
+
+    No gradient is recorded. Short rows on the CPU take compiled code.
+    """
+    samples, count, columns = rows.shape
+    if rows.device.type == "cpu" and (columns <= _FEW_COLUMNS or samples == 1):
+        level = _level(torch.finfo(rows.dtype).eps)
+        entries, sizes = (x.detach().contiguous().numpy() for x in (rows, lengths))
+        out = np.empty((samples, count, count + columns + 1), entries.dtype)
+        _small(entries, sizes, level, out)
+        return torch.from_numpy(out)
+    return by_torch(rows, lengths)
+
+
+def by_torch(rows: Tensor, lengths: Tensor) -> Tensor:
+    """Return the same on any device, without compiled code."""
+    level = _level(torch.finfo(rows.dtype).eps)
+    samples, count, columns = rows.shape
+    out = rows.new_zeros(samples, count, count + columns + 1)
+    for i in range(count):
+        row, done = rows[:, i : i + 1], out[:, :i, count : count + columns]
+        for _ in range(2 if i else 0):
+            along = row @ done.mT
+            row = row - along @ done
+            out[:, i : i + 1, :i] += along
+        pivot = torch.linalg.vector_norm(row, dim=-1)
+        # Tested as a difference, so that a non-finite pivot does not count as zero.
+        zero = pivot - level * lengths[:, i : i + 1] <= 0.0
+        out[:, i, i] = torch.where(zero, 0.0, pivot)[:, 0]
+        unit = row / torch.where(zero, 1.0, pivot)[..., None]
+        out[:, i : i + 1, count:-1] = torch.where(zero[..., None], 0.0, unit)
+        out[:, i, -1] = torch.where(zero, 0.0, 1.0)[:, 0]
+    return out
+
+
+@kernel
+def _small(rows, lengths, level, out):  # type: ignore[no-untyped-def]
+    samples, count, columns = rows.shape
+    flat, size = out.reshape(-1), count + columns + 1
+    along = np.empty(count, out.dtype)
+    for s in range(samples):
+        first = s * count * size + count
+        for i in range(count):
+            x, e = first + i * size, out[s, i, count : count + columns]
+            e[:] = rows[s, i]
+            out[s, i, :count] = 0.0
+            for _ in range(2 if i else 0):
+                inner_products(along, flat, flat, 0, 0, x, 0, first, size, 1, columns, i)
+                for j in range(i):
+                    f = out[s, j, count : count + columns]
+                    out[s, i, j] += along[j]
+                    for c in range(columns):
+                        e[c] -= along[j] * f[c]
+            inner_products(along, flat, flat, 0, 0, x, 0, x, 0, 1, columns, 1)
+            pivot = math.sqrt(along[0])
+            zero = pivot - level * lengths[s, i] <= 0.0
+            out[s, i, i] = 0.0 if zero else pivot
+            out[s, i, count + columns] = 0.0 if zero else 1.0
+            for c in range(columns):
+                e[c] = 0.0 if zero else e[c] / pivot
+
+
+def _stacks(rows: Any, lengths: Any, out: Any) -> None:
+    _small(rows, lengths[..., 0], _LEVEL, out)
+
+
+@kernel
+def _tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    """Work on one row after another; the work rows are one for each row of A."""
+    out, a, lengths, work = line[at.OUT], line[at.A], line[at.B], line[at.WORK]
+    rows, columns, size = line[at.ROWS], line[at.A_COLUMNS], line[at.OUT_COLUMNS]
+    one, no, first = compiled_once(1), rows < 0, out + rows
+    for i in range(rows):
+        y, e = out + i * size, first + i * size
+        for j in range(rows):
+            for p in range(LANES):
+                buf[y + j, p] = 0.0
+        for c in range(columns):
+            for p in range(LANES):
+                buf[e + c, p] = buf[a + i * columns + c, p]
+        for _ in range(2 if i else 0):
+            multiply(
+                buf, work, one, first, size, one, e, one, one, i, columns, one, no, no, no, no, no,
+                no,
+            )  # fmt: skip
+            for j in range(i):
+                f = first + j * size
+                for p in range(LANES):
+                    buf[y + j, p] += buf[work + j, p]
+                for c in range(columns):
+                    for p in range(LANES):
+                        buf[e + c, p] -= buf[work + j, p] * buf[f + c, p]
+        squares(buf, work, e, one, columns)
+        for p in range(LANES):
+            length = math.sqrt(buf[work, p])
+            zero = length - _LEVEL * buf[lengths + i, p] <= 0.0
+            buf[y + i, p] = 0.0 if zero else length
+            buf[e + columns, p] = 0.0 if zero else 1.0
+            buf[work, p] = 0.0 if zero else 1.0 / length
+        for c in range(columns):
+            for p in range(LANES):
+                buf[e + c, p] *= buf[work, p]
+
+
+operation(
+    "orthonormal", tile=_tile, blas=plain(_stacks), growth=1.0,
+    scratch=lambda node: node.shape[0],
+)  # fmt: skip

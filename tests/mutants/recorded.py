@@ -1,0 +1,111 @@
+"""Errors in recording gradients and in the programs that follow, drawn by lot."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_LAZY = "shaped_attention/lazy/"
+_COMPILED = _LAZY + "compiled/"
+_ARITHMETIC, _ARRANGEMENT = _COMPILED + "arithmetic.py", _COMPILED + "arrangement.py"
+_ORTHONORMAL = "shaped_attention/numerics/operations/orthonormal.py"
+
+
+def _translation(name: str) -> tuple[str, ...]:
+    return (f"test_recorded_gradients.py::test_translations[{name}]",)
+
+
+_NUMBERS = ("test_recorded_gradients.py::test_numbers_are_those_of_torch[attention]",)
+_LAYER_NORM = ("test_recorded_gradients.py::test_numbers_are_those_of_torch[LayerNorm before]",)
+_DIRECTIONS = ("test_operations.py::test_executors_agree[orthonormal, dependent rows]",)
+
+RECORDED = [
+    Mutant(
+        "negative-numbers-keep-their-sign", _ARITHMETIC,
+        '"neg": _entrywise(lambda x: -1.0 * x)', '"neg": _entrywise(lambda x: 1.0 * x)',
+        _translation("powers"), blind=True,
+    ),
+    Mutant(
+        "sums-over-the-other-dimension", _ARITHMETIC,
+        "value = of.row_sums(value) if place == -1", "value = of.row_sums(value) if place != -1",
+        _translation("sums"), blind=True,
+    ),
+    Mutant(
+        "a-transposition-counts-from-four", _ARRANGEMENT,
+        "if result.dim() != 3 or {a % 3, b % 3}", "if result.dim() != 3 or {a % 4, b % 3}",
+        _translation("padding"), blind=True,
+    ),
+    Mutant(
+        "three-times-the-distribution-function", _ARITHMETIC,
+        "lambda x: 2.0 * of.normal_cdf", "lambda x: 3.0 * of.normal_cdf",
+        _translation("functions"), blind=True,
+    ),
+    Mutant(
+        "columns-are-repeated-as-rows", _COMPILED + "translator.py",
+        "if side == 0 else np.ones((1, shape[1]))", "if side != 0 else np.ones((1, shape[1]))",
+        _translation("repeats"), blind=True,
+    ),
+    Mutant(
+        "a-new-direction-counts-twice", _ORTHONORMAL,
+        "out[s, i, count + columns] = 0.0 if zero else 1.0",
+        "out[s, i, count + columns] = 0.0 if zero else 2.0", _DIRECTIONS, blind=True,
+    ),
+    Mutant(
+        "what-is-traced-is-a-constant", _COMPILED + "recorder.py",
+        "        if _place(tensor) in self._traced:\n            return True",
+        "        if _place(tensor) in self._traced:\n            return False",
+        _translation("rows"), blind=True,
+    ),
+    Mutant(
+        "at-most-from-above", _ARITHMETIC,
+        '"le": _comparison(lambda x: 1.0 - _above(x))',
+        '"le": _comparison(lambda x: 1.0 + _above(x))', _translation("signs"), blind=True,
+    ),
+    Mutant(
+        "products-of-entries-are-sums", _ARITHMETIC,
+        "return t.shaped(a * b, result)", "return t.shaped(a + b, result)",
+        _translation("rows"), blind=True,
+    ),
+    Mutant(
+        "a-row-off-another-is-a-shift", _ORTHONORMAL,
+        "e[c] -= along[j] * f[c]", "e[c] -= along[j] + f[c]", _DIRECTIONS, blind=True,
+    ),
+    Mutant(
+        "constants-must-differ-between-samples", _COMPILED + "translator.py",
+        "if not (entries == entries[:1]).all():", "if not (entries != entries[:1]).all():",
+        _NUMBERS, blind=True,
+    ),
+    Mutant(
+        "zeros-like-others-are-ones", _ARRANGEMENT,
+        '"zeros_like": _filled(0.0)', '"zeros_like": _filled(1.0)',
+        _translation("functions"), blind=True,
+    ),
+    Mutant(
+        "sums-over-nothing", _ARITHMETIC,
+        "for dim in dims or ():", "for dim in dims and ():", _translation("sums"), blind=True,
+    ),
+    Mutant(
+        "only-minus-infinity-is-filled-in", _ARITHMETIC,
+        "if float(value) != -math.inf:", "if float(value) == -math.inf:",
+        _translation("masks"), blind=True,
+    ),
+    Mutant(
+        "sums-are-differences", _ARITHMETIC,
+        "a + (b if alpha == 1 else alpha * b)", "a - (b if alpha == 1 else alpha * b)",
+        _translation("rows"), blind=True,
+    ),
+    Mutant(
+        "a-zero-pivot-is-one", _ORTHONORMAL,
+        "out[s, i, i] = 0.0 if zero else pivot", "out[s, i, i] = 1.0 if zero else pivot",
+        _DIRECTIONS, blind=True,
+    ),
+    Mutant(
+        "no-border-without-ones", _LAZY + "forgetting.py",
+        "if space.knows_ones and not with_ones:", "if space.knows_ones or not with_ones:",
+        _NUMBERS, blind=True,
+    ),
+    Mutant(
+        "gradients-of-unused-matrices-are-rows", _LAZY + "deep.py",
+        "return Factors(0.0 * rows, 0.0 * rows)", "return Factors(1.0 * rows, 0.0 + rows)",
+        ("test_recorded_gradients.py::test_a_matrix_without_use_has_no_gradient",), blind=True,
+    ),
+]  # fmt: skip

@@ -1,0 +1,141 @@
+"""Branches that have no exact chain: every refusal gives the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention.numerics.primitives import by_mean_square, constant, tanh
+from tests import test_derived_branches
+from tests.test_derived_branches import V0, WIDTH, Custom
+
+
+def entries_of_tokens(tokens: Any, project: Any, n: int) -> Any:
+    return project(tanh(tokens), n) / n**0.5
+
+
+def torch_function(tokens: Any, project: Any, n: int) -> Any:
+    return project(torch.relu(project(tokens, n)), n) / n
+
+
+def unknown_frames(tokens: Any, project: Any, n: int) -> Any:
+    x, y = (project(tokens, 5) for _ in range(2))
+    _ = project(by_mean_square(x, 0.0), n), project(by_mean_square(y, 0.0), n)
+    return (x @ y.mT / n) @ (project(tokens, n) / n**0.5)
+
+
+def means(tokens: Any, project: Any, n: int) -> Any:
+    return project(tokens - tokens.mean(-1, keepdim=True), n) / n**0.5
+
+
+def tensor_product(tokens: Any, project: Any, n: int) -> Any:
+    return tokens @ torch.eye(n, dtype=torch.float64)
+
+
+def other_entries(tokens: Any, project: Any, n: int) -> Any:
+    entries = constant(np.ones((tokens.shape[-2], 5)), like=tokens)
+    return project(project(tokens, 5) + entries, n) / n**0.5
+
+
+def a_vector(tokens: Any, project: Any, n: int) -> Any:
+    return project(tokens, n) * torch.linspace(0.5, 2.0, n, dtype=torch.float64)
+
+
+def an_entry(tokens: Any, project: Any, n: int) -> Any:
+    return project(tokens, n)[..., :1] * project(tokens, n)
+
+
+def two_operands(tokens: Any, project: Any, n: int) -> Any:
+    return project(torch.cat([project(tokens, 4), project(tokens, 4)], -1) * 0.5 + 1.0, n) * tanh(
+        torch.cat([project(tokens, 4), project(tokens, 4)], -1)
+    )
+
+
+REFUSED = {
+    other_entries: r"or one number for each row, can be added to rows; got shape \((\d+, )?3, 5\)",
+    a_vector: r"by a number for each row, or entry by entry by rows as wide; got shape \(8,\)",
+    two_operands: "functions of entries act on one space; got a direct sum of 2 spaces",
+    entries_of_tokens: "a function of single entries of tokens has no exact chain",
+    torch_function: "relu of rows has no exact chain; shaped_attention.numerics.primitives has",
+    unknown_frames: "two projections whose lengths are both known have an inner product",
+    means: "takes the mean of the entries of tokens, so its `means` must be True",
+    tensor_product: r"multiplied by new weights, project\(x, columns\), or by the transpose of",
+    an_entry: r"rows are selected by x\[:, 1:3\] or x\[:, \[0, 2\]\]",
+}
+
+
+@pytest.mark.parametrize("branch", REFUSED, ids=lambda x: x.__name__)
+@pytest.mark.parametrize("eager", [False, True])
+def test_what_has_no_chain_says_why(branch: Any, eager: bool, monkeypatch: Any) -> None:
+    """The message has the block, the reason, and what to do; networks with weights still run."""
+    monkeypatch.setattr(test_derived_branches, "BRANCHES", (branch,))
+    size = {"width": WIDTH, "depth": 1, "samples": 2, "progress": False}
+    with (
+        sa.eager() if eager else pytest.MonkeyPatch.context(),
+        pytest.raises(ValueError, match="whose chain cannot be derived from its branch") as found,
+    ):
+        sa.simulate_chain(Custom(0), V0, **size)
+    assert found.match(REFUSED[branch])
+    assert found.match("without one, the block gives the reason as its no_chain")
+    assert np.isfinite(sa.simulate_network(Custom(0), V0, **size).V.values).all()
+
+
+@dataclass(frozen=True)
+class Misshapen(sa.Block):
+    """A branch that is not one row for each token, which torch would repeat or refuse."""
+
+    kind: str
+    gamma: float = 0.7
+    limit = "not needed"
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        results = {
+            "nothing": lambda: None,
+            "a number": lambda: 1.0,
+            "a row": lambda: project(tokens, tokens.shape[-1])[:, :1],
+            "scores": lambda: tokens @ tokens.mT,
+            "more columns": lambda: project(tokens, tokens.shape[-1] + 1),
+        }
+        return results[self.kind]()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("nothing", "NoneType"), ("a number", "float"), ("a row", r"shape \(1, 8\)"),
+        ("scores", r"shape \(3, 3\)"), ("more columns", r"shape \(3, 9\)"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("sample", [sa.simulate_network, sa.simulate_chain, sa.gradient_norms])
+def test_a_branch_has_a_row_for_each_token(sample: Any, kind: str, shown: str) -> None:
+    message = f"branch of Misshapen must return one row of 8 columns .* 3 tokens; got {shown}$"
+    with pytest.raises(ValueError, match=message):
+        sample(Misshapen(kind), V0, width=WIDTH, depth=1, samples=2, progress=False)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [(0, "columns must be an integer >= 1; got 0"), (8, "a new name or head in each call")],
+)
+@pytest.mark.parametrize("sample", [sa.simulate_network, sa.simulate_chain, sa.gradient_norms])
+def test_arguments_of_project(sample: Any, columns: Any, message: str, monkeypatch: Any) -> None:
+    """The same sentence from networks, chains and lazily revealed weights.
+
+    Only chains use the names, and so refuse to use one twice.
+    """
+
+    def branch(tokens: Any, project: Any, n: int) -> Any:
+        return project(tokens, columns, "a") + project(tokens, columns, "a")
+
+    if columns and sample is not sa.simulate_chain:
+        pytest.skip("names have no use here")
+    monkeypatch.setattr(test_derived_branches, "BRANCHES", (branch,))
+    with pytest.raises(ValueError, match=message):
+        sample(Custom(0), V0, width=WIDTH, depth=1, samples=2, progress=False)
