@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from shaped_attention.numerics.primitives import exp, leaky, row_sums, sigmoid, sqrt
+from shaped_attention.numerics.primitives import (
+    constant,
+    exp,
+    leaky,
+    row_sums,
+    sqrt,
+)
 
 
 def swish(x: Any) -> Any:
-    """SiLU with a parameter."""
-    return x * sigmoid(1.7 * x)
+    """SiLU with a parameter, and a number over a matrix."""
+    return x * (1.0 / (1.0 + exp(-1.7 * x)))
 
 
 def softsign(x: Any) -> Any:
@@ -40,6 +46,11 @@ def hidden_kink(x: Any) -> Any:
 def across(x: Any) -> Any:
     """A function of a whole row."""
     return x * row_sums(x)
+
+
+def with_constant(x: Any) -> Any:
+    """A product with a matrix of constants."""
+    return x * constant([[2.0]], like=x)
 
 
 NOT_A_FUNCTION = 3.0

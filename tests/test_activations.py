@@ -285,6 +285,7 @@ def test_the_derivative_with_respect_to_the_scale() -> None:
         ({"activation": f"{USER}:absent"}, "has no attribute 'absent'"),
         ({"activation": f"{USER}:NOT_A_FUNCTION"}, "not callable"),
         ({"activation": f"{USER}:across"}, "it uses row_sums"),
+        ({"activation": f"{USER}:with_constant"}, "it uses constant"),
         (
             {"activation": f"{USER}:kink", "scale": 1.0},
             "activation must be a function that is smooth at 0, if .*kink'",

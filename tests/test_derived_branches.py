@@ -179,12 +179,18 @@ def tokens_before(tokens: Any, project: Any, n: int) -> Any:
     return x + 0.5 * x[:, [-1, 0, 1]] + 0.3 * (project(tokens, n) / n**0.5)[:, 1:2]
 
 
+def logistic_units(tokens: Any, project: Any, n: int) -> Any:
+    """Units written with numbers over matrices."""
+    z = project(tokens, 12) / n**0.5
+    return project(1.0 / (1.0 + exp(-z)) - 0.5 / (2.0 + z * z), n) / 12**0.5
+
+
 BRANCHES = (
     latent_mean, kernel_attention, mixed_units, different_gates, lengths,
     second_projection_of_units, summed_projections, scores_of_both, normed_branch_twice,
     units_twice, turned_queries, centred_units, tokens_as_keys, sum_before_its_terms,
     mean_of_unequal_parts, centred_unequal_parts, mean_of_units_and_rows, halves_less_their_mean,
-    one_gate_for_all, tokens_before,
+    one_gate_for_all, tokens_before, logistic_units,
 )  # fmt: skip
 
 

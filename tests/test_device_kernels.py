@@ -48,8 +48,8 @@ def soft(x: Any) -> Any:
 
 
 def hill(x: Any) -> Any:
-    """Another, with an exponential."""
-    return x * exp(-0.5 * (x * x))
+    """Another, with an exponential and a number over a matrix."""
+    return x * (1.0 / exp(0.5 * (x * x)))
 
 
 def bumped(block_activation: str) -> sa.ShapedMLP:

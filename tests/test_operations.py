@@ -94,6 +94,22 @@ def test_executors_agree(name: str) -> None:
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("name", ROWS)
+def test_operations_of_a_constant(name: str) -> None:
+    """Each sample of a stack has the value."""
+    function, shape = ROWS[name]
+    x, graph = normals(1, *shape), Graph()
+    entry = graph.node("input", (), (1, 1))
+    value = function(graph.constant(x[0].numpy())).value()
+    program = assemble(graph, [entry], [value])
+    (values,) = Plan.of(program, lambda _: None, np.zeros(1)).run(
+        [np.zeros((3, 1, 1))], np.arange(3), 0
+    )
+    expected = np.broadcast_to(function(x), (3, *value.shape))
+    np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32])
 def test_directions_by_torch(kind: torch.dtype) -> None:
     """What devices, and long rows, take."""

@@ -136,9 +136,12 @@ def test_explosions_stop() -> None:
 
 
 @pytest.mark.portability
-@pytest.mark.parametrize("tokens", [5, 100])
+@pytest.mark.parametrize("tokens", [5, 97])
 def test_a_stack_or_a_team_does_not_change_a_sample(tokens: int) -> None:
-    """Each sample of a stack has the bits that it has alone, on one thread and on three."""
+    """Each sample of a stack has the bits that it has alone, on one thread and on three.
+
+    A matrix with an odd number of entries changes the alignment of the one after it.
+    """
     layer = [
         sa.ShapedAttention(0.5, 0.7, heads=4, key_size=8, rope=1e4, output_projection=True),
         sa.ShapedMLP(0.5, activation="silu", gated=True, hidden=20_000, skip=1.0),

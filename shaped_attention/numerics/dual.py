@@ -124,9 +124,9 @@ class Dual(Extended):
         return Dual(q, tuple(of(d, lambda d: d / b) for d in moved))
 
     def __rtruediv__(self, other: Any) -> Dual:
-        if len(getattr(other, "shape", ())) < 2:
-            other = other * filled(self.value, 1.0, (1, 1))
-        return self.still(other) / self
+        if len(getattr(other, "shape", ())) >= 2:
+            return self.still(other) / self
+        return self.through(q := other / self.value, lambda d: (-1.0) * (q * (d / self.value)))
 
     def __bool__(self) -> bool:
         raise TypeError("a description may branch on sizes, never on entries of a matrix")

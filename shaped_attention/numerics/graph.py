@@ -248,8 +248,9 @@ class Matrix(Operand):
         return self.graph.node(kind, (flat.node,), flat.shape, scalars)
 
     def __rtruediv__(self, other: Number) -> Matrix:
-        numerator = self.graph.constant(np.ones(self.shape))
-        return other * (numerator / self)
+        flat = self.plain()
+        inverse = self.graph.node("reciprocal", (flat.node,), flat.shape)
+        return Matrix(self.graph, inverse.node, product(other, 1.0 / flat.coefficient))
 
     def __bool__(self) -> bool:
         raise TypeError("a description may branch on sizes, never on entries of a matrix")

@@ -164,17 +164,34 @@ def lower_factor(root: Array, out: Array) -> None:
 def cholesky(gram: Array, out: Array) -> None:
     """Write the lower triangular L with L L^T = V, by `semidefinite_cholesky` if needed."""
     rows = len(gram)
-    _lower_part(gram, np.ones(rows), out)
+    # Some libraries round as the address of the matrix is; that of a new array is always aligned.
+    lower = np.empty((rows, rows))
+    _lower_part(gram, np.ones(rows), lower)
     info = ctypes.c_int(0)
-    _POTRF(_UPPER, _integer(rows), _data(out), _integer(rows), ctypes.byref(info))
-    if info.value != 0 or not _sound(out, np.diagonal(gram), 2):
-        semidefinite_cholesky(gram, out)
+    _POTRF(_UPPER, _integer(rows), _data(lower), _integer(rows), ctypes.byref(info))
+    if info.value == 0 and _sound(lower, np.diagonal(gram), 2):
+        out[...] = lower
+    else:
+        semidefinite_cholesky(gram[None], out[None])
 
 
-def semidefinite_cholesky(gram: Array, out: Array) -> None:
-    """Write the factor of a matrix that may be singular: a pivot at rounding level gives zeros."""
-    out.fill(0.0)
-    for j in range(len(gram)):
-        column = gram[j:, j] - out[j:, :j] @ out[j, :j]
-        if column[0] - PIVOT * gram[j, j] > 0.0 or not np.isfinite(column[0]):
-            out[j:, j] = column / np.sqrt(column[0])
+@kernel
+def semidefinite_cholesky(gram, out):  # type: ignore[no-untyped-def]
+    """Write factors L (samples, m, m) of V (samples, m, m), which may be singular.
+
+    Both are contiguous. A pivot at rounding level has a column of zeros.
+    """
+    samples, rows, _ = out.shape
+    flat, sums = out.reshape(-1), np.empty(rows)
+    for s in range(samples):
+        v = gram[s]
+        for j in range(rows):
+            x = (s * rows + j) * rows
+            inner_products(sums, flat, flat, j, 1, x, rows, x, rows, rows - j, j, 1)
+            pivot = v[j, j] - sums[j]
+            # Tested as a difference, so that a non-finite pivot does not count as zero.
+            zero = pivot - PIVOT * v[j, j] <= 0.0
+            root = 1.0 if zero else math.sqrt(pivot)
+            out[s, :j, j] = 0.0
+            for i in range(j, rows):
+                out[s, i, j] = 0.0 if zero else (v[i, j] - sums[i]) / root

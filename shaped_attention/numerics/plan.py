@@ -130,6 +130,7 @@ class Plan:
         paths, count = path_words(samples, step), len(inputs[0])
         size, memory = max(1, _STACK_ENTRIES // inputs[0][0].size), Memory()
         results = {k: np.empty((count, *shape)) for k, shape in self._shapes.items()}
+        constants = {k: np.repeat(x, min(size, count), 0) for k, x in self.constants.items()}
         for k in results.keys() & self.constants:
             results[k][...] = self.constants[k]
         for first in range(0, count, size):
@@ -137,20 +138,22 @@ class Plan:
             chosen = None if normals is None else normals[here]
             place = Place(paths[here], memory, chosen, row)
             outs = {k: whole[here] for k, whole in results.items()}
-            self._values([x[here] for x in inputs], place, None, outs, team)
+            values = {k: x[: len(place.paths)] for k, x in constants.items()}
+            values.update(zip(self.inputs, (x[here] for x in inputs), strict=True))
+            self._values(values, place, None, outs, team)
         return [results[k] for k in self.results]
 
     def _values(
-        self, inputs: Sequence[Array], place: Place, shape: tuple[int, ...] | None,
+        self, values: dict[int, Array], place: Place, shape: tuple[int, ...] | None,
         outs: Mapping[int, Array], team: Team = ALONE,
     ) -> dict[int, Array]:  # fmt: skip
-        values: dict[int, Array] = dict(zip(self.inputs, inputs, strict=True))
-        values.update(self.constants)
+        """Add the values of all operations to those of inputs and constants."""
+        samples = len(values[self.inputs[0]])
 
         def perform(step: Step) -> None:
             out = outs.get(step.output)
             if out is None:
-                out = place.memory.take((len(inputs[0]), *(shape or step.node.shape)))
+                out = place.memory.take((samples, *(shape or step.node.shape)))
             arguments = [values[x] for x in step.inputs]
             OPERATIONS[step.node.kind].blas(step, place, out, *arguments)
             values[step.output] = out
@@ -176,7 +179,8 @@ class Plan:
     def activate(self, hidden: Sequence[Array], place: Place) -> Array:
         """Apply a plan of functions of single entries."""
         (result,) = self.results
-        return self._values(hidden, place, hidden[0].shape[1:], {})[result]
+        values = {**self.constants, **dict(zip(self.inputs, hidden, strict=True))}
+        return self._values(values, place, hidden[0].shape[1:], {})[result]
 
 
 class _Activation:

@@ -234,6 +234,7 @@ HERE real logistic(real a) {
   return a >= 0 ? 1 - low : low;
 }
 
+ENTRYWISE(reciprocal, 1 / a)
 ENTRYWISE(sqrt_of, sqrt(a))
 ENTRYWISE(exp_of, exp(a))
 ENTRYWISE(tanh_of, tanh(a))

@@ -112,6 +112,13 @@ def _each(function, line, buf):  # type: ignore[no-untyped-def]
             buf[y + i, p] = function(buf[x + i, p])
 
 
+@scalar
+def _reciprocal_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            buf[line[at.OUT] + i, p] = 1.0 / buf[line[at.A] + i, p]
+
+
 @kernel
 def _sqrt_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
     _each(math.sqrt, line, buf)
@@ -184,6 +191,7 @@ def _leaky_stacks(step: Step, place: Place, out: Array, a: Array) -> None:
 
 
 for _kind, _tile, _blas, _growth in (
+    ("reciprocal", _reciprocal_tile, plain(np.reciprocal), -1.0),
     ("sqrt", _sqrt_tile, plain(np.sqrt), 0.5),
     ("exp", _exp_tile, plain(np.exp), lambda orders: math.inf if orders[0] > 0.0 else 0.0),
     ("tanh", _tanh_tile, plain(np.tanh), bounded),

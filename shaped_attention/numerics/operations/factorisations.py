@@ -195,11 +195,18 @@ def _lower_stacks(root: Array, out: Array) -> None:
         lapack.gram_schmidt(root.copy(), PIVOT, out)
 
 
+def _cholesky_stacks(gram: Array, out: Array) -> None:
+    if is_large(out.shape[-1]):
+        each(lapack.cholesky)(gram, out)
+    else:
+        lapack.semidefinite_cholesky(gram, out)
+
+
 operation(
     "lower", tile=_lower_tile, blas=plain(_lower_stacks), growth=1.0, overwrites=True,
     scratch=lambda node: 1 + node.shape[0],
 )  # fmt: skip
 operation(
-    "cholesky", tile=_cholesky_tile, blas=plain(each(lapack.cholesky)), growth=0.5,
+    "cholesky", tile=_cholesky_tile, blas=plain(_cholesky_stacks), growth=0.5,
     scratch=lambda node: 1,
 )  # fmt: skip
