@@ -258,10 +258,13 @@ def test_bad_input():
     """One sentence each."""
     a, b = lazy.Space(4), lazy.Space(4)
     x, y = a.normal(1), b.normal(1)
+    for combined in (torch.add, torch.mul):
+        with pytest.raises(ValueError, match="rows of two networks cannot be combined"):
+            combined(x, y)
     with pytest.raises(
         ValueError, match="rows of different spaces, with 4 and 4 columns, cannot be combined"
     ):
-        _ = x + y
+        _ = x + a.beside(4).normal(1)
     with pytest.raises(ValueError, match="create both spaces and the matrix before you draw"):
         lazy.Matrix(a, b)
     with pytest.raises(ValueError, match="the same number of samples, seed, dtype and device"):

@@ -88,18 +88,18 @@ def test_a_tensor_on_the_host_is_noticed(
     read: list[torch.Size], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: a matrix in the wrong place, and a question about a number."""
-    triangular = directions._triangular
+    orthonormal = directions.orthonormal
 
-    def elsewhere(rows: torch.Tensor, length: torch.Tensor) -> Any:
-        lower, units, new = triangular(rows, length)
-        return lower, units + torch.zeros(rows.shape[1:], dtype=rows.dtype), new
+    def elsewhere(rows: torch.Tensor, length: torch.Tensor, *known: torch.Tensor) -> Any:
+        whole = orthonormal(rows, length, *known)
+        return whole + torch.zeros(whole.shape[1:], dtype=rows.dtype)
 
-    monkeypatch.setattr(directions, "_triangular", elsewhere)
+    monkeypatch.setattr(directions, "orthonormal", elsewhere)
     with pytest.raises(RuntimeError):
         sa.gradient_norms(LAYERS["attention"], V0, depth=2, **RUN)
     monkeypatch.setattr(
-        directions, "_triangular", lambda rows, length: triangular(rows, length) if length.sum() > 0
-        else None,
+        directions, "orthonormal",
+        lambda rows, length, *more: orthonormal(rows, length, *more) if length.sum() > 0 else None,
     )  # fmt: skip
     with pytest.raises(RuntimeError, match="meta"):
         sa.gradient_norms(LAYERS["attention"], V0, depth=2, **RUN)

@@ -173,7 +173,7 @@ def test_a_tape_goes_back_once_and_for_its_own_loss():
         other.backward(loss)
     with lazy.Tape() as tape:
         loss = x.squares().sum((1, 2))
-    with pytest.raises(ValueError, match=r"loss must be a tensor \(1,\), one number .* Rows"):
+    with pytest.raises(ValueError, match=r"loss must be a tensor \(1,\) computed .* Rows"):
         tape.backward(x)
     for _ in range(2):
         tape.backward(loss, keep=True)
@@ -275,7 +275,7 @@ def test_a_loss_has_a_number_for_each_sample():
     with lazy.Tape() as tape:
         loss = (space.normal(2) @ w).squares().sum((1, 2))
     for wrong in (loss.mean(), loss[:2], loss[:, None]):
-        with pytest.raises(ValueError, match=r"loss must be a tensor \(3,\), one number for each"):
+        with pytest.raises(ValueError, match=r"loss must be a tensor \(3,\) computed in torch"):
             tape.backward(wrong)
     tape.backward(loss)
     assert (w.gradient_norm() > 0.0).all()

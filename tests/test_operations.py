@@ -30,12 +30,14 @@ Array = NDArray[np.float64]
 Row = tuple[Callable[[Any], Any], tuple[int, int]]
 
 
-def directions_of(x: Any) -> Any:
-    """Return [L, E, d], which only recorded descriptions use."""
+def directions_of(x: Any, known: int = 0) -> Any:
+    """Return [L, E, d], which only recorded descriptions use; the first axes may be known."""
+    x = pr.concatenate([1e-14 * pr.columns(x, 0, known), pr.columns(x, known, x.shape[-1])])
     lengths = pr.sqrt(pr.row_squares(x))
+    axes = pr.constant(np.eye(known, x.shape[-1]), like=x)
     if isinstance(x, Tensor):
-        return orthonormal(x, lengths[..., 0])
-    return traced_orthonormal(x, lengths)
+        return orthonormal(x, lengths[..., 0], axes.expand(len(x), -1, -1))
+    return traced_orthonormal(x, lengths, axes if known else None)
 
 
 ROWS: dict[str, Row] = {
@@ -53,6 +55,7 @@ ROWS: dict[str, Row] = {
     "lower": (lambda x: pr.lower(x) @ pr.compress(x), (3, 5)),
     "cholesky": (lambda x: pr.cholesky(x @ x.mT), (3, 5)),
     "orthonormal": (lambda x: directions_of(x), (3, 5)),
+    "orthonormal, known directions": (lambda x: directions_of(x, 2), (2, 5)),
     "orthonormal, dependent rows": (lambda x: directions_of(x @ (x.mT @ x)), (4, 2)),
 }
 """A function of a matrix for each operation, and the shape of the matrix."""
@@ -114,10 +117,12 @@ def test_operations_of_a_constant(name: str) -> None:
 def test_directions_by_torch(kind: torch.dtype) -> None:
     """What devices, and long rows, take."""
     rows = normals(5, 4, 9).to(kind)
+    rows[..., :2] = 0.0
     rows[:, 2] = 2.0 * rows[:, 0]
     rows[2, 3] = 0.0
     lengths = torch.linalg.vector_norm(rows, dim=-1)
-    value, expected = orthonormal(rows, lengths), by_torch(rows, lengths)
+    known = torch.eye(9, dtype=kind)[:2].expand(5, -1, -1)
+    value, expected = orthonormal(rows, lengths, known), by_torch(rows, lengths, known)
     torch.testing.assert_close(value, expected, rtol=1e-5, atol=100 * torch.finfo(kind).eps)
     assert (value[:, 2, -1] == 0.0).all()
 

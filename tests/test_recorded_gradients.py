@@ -243,10 +243,12 @@ def test_ways_back(name: str) -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "a sum over samples": (lambda x: x.sum(0, keepdim=True), "a sum over samples"),
-    "a single sample": (lambda x: x[0], "a single sample"),
+    "a sum over samples": (lambda x: x.sum(0, keepdim=True), "an operation across samples"),
+    "a single sample": (lambda x: x[0], "an operation across samples"),
     "an unknown function": (lambda x: torch.special.bessel_j0(x), "special_bessel_j0"),
-    "a number that reaches Python": (lambda x: x * float(x[0, 0, 0]), "a single sample"),
+    "a number that reaches Python": (
+        lambda x: x * float(x[0, 0, 0]), "an operation across samples",
+    ),
     "a number of all samples": (lambda x: x if bool((x > 0).all()) else -x, "torch's all"),
     "other entries for each sample": (
         lambda x: x + torch.arange(64.0)[:, None, None], "differs between samples"

@@ -187,6 +187,11 @@ def pairs(x: Coordinates, y: Coordinates) -> list[tuple[Tensor, Tensor]]:
     return list(zip(first, second, strict=True))
 
 
+def is_vector(value: Any) -> bool:
+    """Return whether this is a tensor (n,), which acts on the entries of rows."""
+    return isinstance(value, Tensor) and value.dim() == 1 and len(value) > 1
+
+
 def without_graph(value: Any) -> Any:
     """Return a number or tensor of which torch does not record the use."""
     return value.detach() if isinstance(value, Tensor) else value

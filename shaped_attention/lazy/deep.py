@@ -9,16 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block, needs_means
-from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy.coordinates import Coordinates, count_entries
 from shaped_attention.lazy.forgetting import Border
 from shaped_attention.lazy.joining import cut_rows, stacked
 from shaped_attention.lazy.low_rank import Factors
-from shaped_attention.lazy.networks import (
-    ParametersAt,
-    start_of,
-    through_layer,
-)
+from shaped_attention.lazy.networks import start_of, through_layer
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.tape import Tape
@@ -54,15 +49,13 @@ class PassedLayer:
 
     def __init__(
         self, tokens: Rows, blocks: Sequence[Block], number: int, depth: int, source: Source,
-        with_ones: bool, parameters: ParametersAt = at_depth,
+        with_ones: bool,
     ) -> None:  # fmt: skip
         self._tokens, self._number, self.source = tokens, number, source
         self._weights = Weights(source)
         with source.inside(number):
             with Tape() as self._tape:
-                self._after = through_layer(
-                    tokens, blocks, number, depth, self._weights, "", parameters
-                )
+                self._after = through_layer(tokens, blocks, number, depth, self._weights, "")
             self.border = Border(self._after, with_ones)
 
     def kept(self) -> Iterator[Coordinates | Tensor]:

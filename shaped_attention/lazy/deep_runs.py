@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import check_count
@@ -16,8 +15,6 @@ from shaped_attention.lazy.compiled.network import CompiledNetwork
 from shaped_attention.lazy.compiled.translator import RecordingError
 from shaped_attention.lazy.deep import DeepNetwork, Measure
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.specification import Options, Specification, specify
 
@@ -27,17 +24,8 @@ _FEWEST_LAYERS = 2**8
 _log = logging.getLogger(__name__)
 
 
-class Network(Protocol):
-    """Some samples of a network that go forward once, and back with some gradients."""
-
-    source: Source
-    passed: Callable[[int], object]
-
-    def forward(self) -> Rows:
-        """Return the tokens X_L."""
-
-    def measured(self, gradients: Sequence[Rows]) -> Iterator[dict[str, Tensor]]:
-        """Yield what is measured of the gradients of each layer, from the last to the first."""
+Network: TypeAlias = DeepNetwork | CompiledNetwork
+"""Some samples of a network that go forward once, and back with some gradients."""
 
 
 def deep_networks(

@@ -17,7 +17,7 @@ from shaped_attention.checks import argument_error
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import unify
 from shaped_attention.lazy.tangent_rows import RowsWithTangent, TwiceDifferentiable
-from shaped_attention.lazy.tape import Tape
+from shaped_attention.lazy.tape import Tape, recording
 
 
 def vjp(function: Callable[[Rows], Rows], x: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:
@@ -46,8 +46,9 @@ def vjp(function: Callable[[Rows], Rows], x: Rows) -> tuple[Rows, Callable[[Rows
     """
     _check_function("function", function)
     _check_rows("x", x)
+    _check_no_tape("vjp")
     start = x.detached().requires_grad_()
-    with Tape() as tape:
+    with Tape(weights=False) as tape:
         y = function(start)
     _check_result(y, Rows, "rows that depend on x")
     if not y.needs_gradient:
@@ -61,8 +62,6 @@ def vjp(function: Callable[[Rows], Rows], x: Rows) -> tuple[Rows, Callable[[Rows
         tape.add(y, g)
         tape.backward(keep=True)
         gradient = tape.gradient(start)
-        for matrix in tape.matrices:
-            matrix.forget_gradient()
         return gradient if gradient is not None else 0.0 * start.detached()
 
     return y.detached(), pull
@@ -129,8 +128,9 @@ def hvp(
     """
     _check_function("loss", loss)
     _check_rows("x", x)
+    _check_no_tape("hvp")
     start = x.detached().requires_grad_()
-    with forward_ad.dual_level(), TwiceDifferentiable(), Tape() as tape:
+    with forward_ad.dual_level(), TwiceDifferentiable(), Tape(weights=False) as tape:
         value = loss(_with_tangent(start, tangent))  # type: ignore[arg-type]
         _check_result(value, Tensor, "a tensor (samples,)")
         value, change = forward_ad.unpack_dual(value)
@@ -143,10 +143,15 @@ def hvp(
     if not change.requires_grad:
         return value.detach(), 0.0 * x.detached()
     tape.backward(change)
-    for matrix in tape.matrices:
-        matrix.forget_gradient()
     product = tape.gradient(start)
     return value.detach(), product if product is not None else 0.0 * x.detached()
+
+
+def _check_no_tape(name: str) -> None:
+    if recording() is not None:
+        raise ValueError(
+            f"{name} cannot be called while a Tape records: it has no gradient of its own"
+        )
 
 
 def _with_tangent(x: Rows, tangent: Rows) -> RowsWithTangent:

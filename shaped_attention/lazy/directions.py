@@ -36,29 +36,15 @@ class Directions(NamedTuple):
 
 def directions(rows: Float[Tensor, "B r k"], known: Float[Tensor, "B p k"]) -> Directions:
     """Split rows along orthonormal directions and new ones."""
-    length = torch.linalg.vector_norm(rows, dim=-1)
-    if known.shape[1] == 0:
-        return Directions(rows[..., :0], *_triangular(rows, length))
-    along, rest = _off(rows, known)
-    again, rest = _off(rest, known)
-    first, units, _ = _triangular(rest, length)
-    # A unit has no component along the known ones but rounding, which small pivots have enlarged.
-    _, units = _off(units, known)
-    second, units, new = _triangular(units, torch.linalg.vector_norm(units, dim=-1))
-    return Directions(along + again, first @ second, units, new)
-
-
-def _off(rows: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    along = rows @ known.mT
-    return along, rows - along @ known
-
-
-def _triangular(rows: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return L, E and whether each row of E is new; pivots are compared with `length` (B, r)."""
-    recorder = recording_to.get()
+    operands, along = [rows, torch.linalg.vector_norm(rows, dim=-1)], rows[..., :0]
+    if known.shape[1]:
+        first = rows @ known.mT
+        rest = rows - first @ known
+        again = rest @ known.mT
+        operands, along = [rest - again @ known, operands[1], known], first + again
+    recorder, count = recording_to.get(), rows.shape[1]
     if recorder is None:
-        whole = orthonormal(rows, length)
+        whole = orthonormal(*operands)
     else:
-        whole = recorder.run(orthonormal, traced_orthonormal, rows, length)
-    count = rows.shape[1]
-    return whole[..., :count], whole[..., count:-1], whole[..., -1]
+        whole = recorder.run(orthonormal, traced_orthonormal, *operands)
+    return Directions(along, whole[..., :count], whole[..., count:-1], whole[..., -1])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shaped_attention.lazy.coordinates import Coordinates, Vectors
-from shaped_attention.lazy.spaces import AnySpace, Frame, unify
+from shaped_attention.lazy.spaces import Frame, unify
 from shaped_attention.lazy.tape import add_gradient, give, recording
 
 
@@ -42,11 +42,12 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
         raise ValueError(
             f"{function.__name__} does not take rows in this form; apply it to x.entries()"
         )
+    spaces = [explicit_space(x) for x in operands]
     for x in operands[1:]:
         if x.shape[-1] == operands[0].shape[-1]:
-            x.space = operands[0].space = _both_explicit(operands[0], x)
-    spaces = [explicit_space(x) for x in operands]
-    plain = [x for x in args if isinstance(x, Tensor) and x.requires_grad]
+            x.space = operands[0].space = unify(operands[0].space, x.space)
+    others = (*args, *named.values())
+    plain = [x for x in others if isinstance(x, Tensor) and x.requires_grad]
     needs, tape = bool(plain) or any(x.needs_gradient for x in operands), recording()
     if not needs or tape is None:
         with torch.no_grad():
@@ -70,12 +71,6 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
 
     tape.note(result, rule)
     return result
-
-
-def _both_explicit(x: Coordinates, y: Coordinates) -> AnySpace:
-    for rows in (x, y):
-        explicit_space(rows)
-    return unify(x.space, y.space)
 
 
 def _space_of(value: Tensor, spaces: Sequence[Frame]) -> Frame:

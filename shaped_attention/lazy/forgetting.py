@@ -30,15 +30,14 @@ from shaped_attention.lazy.spaces import AnySpace, Frame, Sum
 class _Part:
     """One summand of the space below and above the border between two layers.
 
-    The first directions above are `units`, in the frame below; without these the first `shared` are
-    the same. `there` is 0 where a direction has length 0, and 1 elsewhere.
+    The first directions above are `units`, in the frame below. `there` is 0 where a direction has
+    length 0, and 1 elsewhere. If the standard basis is the frame of both, there are none.
     """
 
     below: Frame
     above: Frame
-    shared: int
-    units: Float[Tensor, "B r k"] | None = None
-    there: Float[Tensor, "B 1 r"] | None = None
+    units: Float[Tensor, "B r k"]
+    there: Float[Tensor, "B 1 r"]
 
 
 class Border:
@@ -110,27 +109,32 @@ def _border(space: Frame, tokens: Tensor, with_ones: bool) -> tuple[_Part, Tenso
     above = Frame(space.n, space.source, explicit=space.explicit)
     if space.explicit:
         # What acts on the entries of tokens above must find the same standard basis.
-        return _Part(space, above, space.n), tokens
+        return _Part(space, above, tokens[:, :0], tokens[:, :1, :0]), tokens
     ones = [space.ones()] if with_ones else []
     values = torch.cat([*ones, space.padded(tokens)], dim=1)
-    count = min(values.shape[1], space.size)
-    part = _Part(space, above, count)
-    if count < space.size:
-        _, values, part.units, there = directions(values, values[:, :0])
-        part.there = there[:, None]
-    return part, values
+    if values.shape[1] < space.size:
+        _, values, units, there = directions(values, values[:, :0])
+        return _Part(space, above, units, there[:, None]), values
+    units = torch.eye(space.size, dtype=values.dtype, device=values.device)
+    return _Part(space, above, units.expand(len(values), -1, -1), values.new_ones(1)), values
 
 
 def _down(part: _Part, gradient: Tensor, name: str) -> Tensor:
     """Return coordinates below the border, from those above."""
-    below, shared = part.below, part.shared
-    inside, outside = gradient[..., :shared], gradient[..., shared:]
-    if part.units is None or part.there is None:
-        units = torch.eye(shared, below.size, dtype=gradient.dtype, device=gradient.device)
-        units = units.expand(len(gradient), -1, -1)
+    below, above, units = part.below, part.above, part.units
+    if below.explicit:
+        return gradient
+    shared = units.shape[1]
+    if above.explicit:
+        # A block above acts on entries of these tokens.
+        assert above.basis is not None
+        known = above.basis[:, :shared]
+        inside = gradient @ known.mT
+        outside = gradient - inside @ known
     else:
-        outside = torch.cat([inside * (1.0 - part.there), outside], dim=-1)
-        inside, units = inside * part.there, part.units
+        inside, outside = gradient[..., :shared], gradient[..., shared:]
+    outside = torch.cat([inside * (1.0 - part.there), outside], dim=-1)
+    inside = inside * part.there
     if outside.shape[-1] == 0:
         return inside @ units
     lower = directions(outside, outside[:, :0]).lower

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -165,7 +165,7 @@ def _top(
         if loss == "quadratic":
             value = 0.5 * (f * f).sum((1, 2))
         elif callable(loss):
-            value = checked_loss(loss(f[..., 0]), len(f))
+            value = loss(f[..., 0])
         else:
             labels = torch.arange(f.shape[1], device=f.device) % classes
             value = classification(f, labels)
@@ -198,21 +198,3 @@ def _norms(
     if "input" in kinds:
         result["input"] = tokens["tokens.0"]
     return result
-
-
-def checked_loss(value: Any, samples: int) -> Tensor:
-    """Return the loss of a user's function.
-
-    Raises
-    ------
-    ValueError
-        If it is not one number for each sample that depends on f.
-    """
-    if not isinstance(value, Tensor) or value.shape != (samples,) or not value.requires_grad:
-        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        constant = isinstance(value, Tensor) and not value.requires_grad
-        raise ValueError(
-            f"loss must return a tensor ({samples},) computed from f in torch; got {shape}"
-            + (", which does not depend on f" if constant else "")
-        )
-    return value

@@ -9,7 +9,7 @@ import torch
 
 from shaped_attention.lazy.coordinates import Coordinates, Parts, aligned
 from shaped_attention.lazy.spaces import Sum, unify
-from shaped_attention.lazy.tape import add_gradient, recording
+from shaped_attention.lazy.tape import add_gradient, drawn_later, recording
 
 R = TypeVar("R", bound=Coordinates)
 
@@ -20,9 +20,11 @@ def joined(rows: Sequence[R], dim: int = -1) -> R:
         raise ValueError(
             f"rows are joined side by side, dim=-1, or below each other, dim=1; got dim={dim}"
         )
+    counts = [x.shape[1] for x in rows]
+    if len(set(counts)) > 1:
+        raise ValueError(f"rows side by side must be equally many; got {counts}")
     space = Sum([x.space for x in rows])
     needs = any(x.needs_gradient for x in rows)
-    tape = recording() if needs else None
 
     def rule(g: R) -> None:
         start, parts = 0, g.parts
@@ -31,43 +33,41 @@ def joined(rows: Sequence[R], dim: int = -1) -> R:
             add_gradient(x, type(x)(x.space, parts[start:stop]))
             start = stop
 
-    def make(result: R) -> Parts:
-        value = tuple(part for x in rows for part in x.parts)
-        if tape is not None:
-            tape.note(result, rule)
-        return value
+    def make() -> Parts:
+        return tuple(part for x in rows for part in x.parts)
 
-    result = type(rows[0])(space, None, rows[0].shape[1], make, needs)
-    if not any(x.is_open for x in rows):
-        _ = result.parts
-    return result
+    return drawn_later(type(rows[0]), space, rows[0].shape[1], make, rule, needs)
 
 
 def summands(rows: R, first: int, last: int) -> R:
     """Return the columns of one or several whole parts of a direct sum."""
-    space, start, chosen = rows.space, 0, []
-    assert isinstance(space, Sum)
-    for index, part in enumerate(space.parts):
-        if first <= start < last and start + part.n <= last:
+    assert isinstance(rows.space, Sum)
+    start, columns, chosen = 0, 0, []
+    for index, part in enumerate(rows.space.parts):
+        if first <= start and start + part.n <= last:
             chosen.append(index)
+            columns += part.n
         start += part.n
-    parts = [space.parts[i] for i in chosen]
-    if sum(p.n for p in parts) != last - first:
+    if columns != last - first:
         raise ValueError(f"columns {first} to {last} are not whole parts of the direct sum")
-    counts = [len(tuple(p)) for p in space.parts]
-    ends = [sum(counts[: i + 1]) for i in range(len(counts))]
-    positions = [j for i in chosen for j in range(ends[i] - counts[i], ends[i])]
+    return members(rows, chosen)
+
+
+def members(rows: R, numbers: Sequence[int]) -> R:
+    """Return the columns of some parts of a direct sum, by their numbers."""
+    assert isinstance(rows.space, Sum)
+    places = rows.space.places(numbers)
+    parts = [rows.space.parts[i] for i in numbers]
 
     def rule(g: R) -> None:
         zero = [torch.zeros_like(p) for p in rows.parts]
-        for position, part in zip(positions, g.parts, strict=True):
-            zero[position] = part
+        for place, part in zip(places, g.parts, strict=True):
+            zero[place] = part
         add_gradient(rows, type(rows)(rows.space, tuple(zero)))
 
-    value = tuple(rows.parts[j] for j in positions)
-    result = type(rows)(
-        parts[0] if len(parts) == 1 else Sum(parts), value, needs_gradient=rows.needs_gradient
-    )
+    value = tuple(rows.parts[k] for k in places)
+    space = parts[0] if len(parts) == 1 else Sum(parts)
+    result = type(rows)(space, value, needs_gradient=rows.needs_gradient)
     if (tape := recording()) is not None and rows.needs_gradient:
         tape.note(result, rule)
     return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from shaped_attention.blocks.base import Layer, pattern_of
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.coordinates import Vectors
@@ -55,6 +57,8 @@ class Layers:
             self._weights = Weights(source)
         elif self._weights.source is not source:
             raise ValueError("x must be rows of the same network as in the first call")
+        for block in chain.from_iterable(self._pattern):
+            block.check(x.shape[1], x.shape[-1])
         for number in range(self.depth):
             blocks = self._pattern[number % len(self._pattern)]
             x = through_layer(x, blocks, number, self.depth, self._weights)

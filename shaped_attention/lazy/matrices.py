@@ -34,7 +34,7 @@ from shaped_attention.lazy.parameters import Parameter, scaled
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Stream
 from shaped_attention.lazy.spaces import AnySpace, check_space, settled, unify
-from shaped_attention.lazy.tape import add_gradient, recording
+from shaped_attention.lazy.tape import add_gradient, drawn_later, recording, takes_weights
 
 
 class Revealed:
@@ -129,7 +129,8 @@ class Matrix:
         """Return the Euclidean norm of the gradient for each sample."""
         gradient = self.gradient()
         if gradient is None:
-            return torch.zeros(self._spaces[0].source.samples)
+            source = self._spaces[0].source
+            return torch.zeros(source.samples, dtype=source.dtype, device=source.device)
         return gradient.norm()
 
     def known_rows(self) -> list[Rows]:
@@ -140,6 +141,11 @@ class Matrix:
     def forget_gradient(self) -> None:
         """Forget the gradient, before the next step."""
         self._pairs.clear()
+
+    def add_gradient(self, x: Rows, g: Rows) -> None:
+        """Add x^T g to the gradient, unless the tape is for rows only."""
+        if takes_weights():
+            self._pairs.append((x, g))
 
     def set(self, kept: Coefficient, update: Factors | None) -> None:
         """Set W to ``kept W_0 + X^T G``, where W_0 is the Gaussian matrix."""
@@ -160,22 +166,14 @@ class Matrix:
         tape = recording()
 
         def rule(g: Rows) -> None:
-            self._pairs.append((x, g) if side == 0 else (g, x))
+            self.add_gradient(*((x, g) if side == 0 else (g, x)))
             if x.needs_gradient:
                 add_gradient(x, self._product(g, 1 - side))
 
-        def make(result: Rows) -> Parts:
-            value = self._multiplied(x, side)
-            if tape is not None:
-                tape.note(result, rule)
-                if all(self is not w for w in tape.matrices):
-                    tape.matrices.append(self)
-            return value
+        def make() -> Parts:
+            return self._multiplied(x, side)
 
-        result = Rows(target, None, x.shape[1], make, tape is not None)
-        if not result.is_open:
-            _ = result.parts
-        return result
+        return drawn_later(Rows, target, x.shape[1], make, rule, tape is not None)
 
     def _multiplied(self, x: Rows, side: int) -> Parts:
         target, parameters = settled(self._spaces[1 - side]), self.parameters

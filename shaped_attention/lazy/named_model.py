@@ -74,10 +74,10 @@ class LibraryModel:
     def start(self) -> Rows:
         """Return the tokens X_0."""
         law, name = self.model.embedding, self._names
-        x = self.weights.table(self._words, self.space, name["embedding"], law.std)
+        x = self.weights.product(self._words, self.space, name["embedding"], law.std, False)
         if law.position_std:
             std = law.position_std
-            x = x + self.weights.table(self._places, self.space, name["positions"], std)
+            x = x + self.weights.product(self._places, self.space, name["positions"], std, False)
         return x
 
     def through(self, x: Any, layer: int) -> Rows:
@@ -97,7 +97,7 @@ class LibraryModel:
             logits = self.weights.looked_up(x, self._names["embedding"])
         else:
             std = self.model.embedding.std
-            logits = self.weights.table(x, self._vocabulary, "lm_head.weight", std)
+            logits = self.weights.product(x, self._vocabulary, "lm_head.weight", std, False)
         return logits.entries()
 
 

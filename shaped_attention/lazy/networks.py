@@ -7,17 +7,16 @@ split its columns. Every ``project(x, columns)`` is a product with a `Matrix` of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.parameters import Parameters, at_depth
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.lazy.directions import recording_to
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.space import new_rows
@@ -25,9 +24,6 @@ from shaped_attention.lazy.spaces import AnySpace, Frame, Sum
 from shaped_attention.lazy.weights import Weights
 from shaped_attention.samplers.memory import check_one_fits, chunk_size, of_rows
 from shaped_attention.samplers.specification import Specification
-
-ParametersAt: TypeAlias = Callable[[Block, float], Parameters]
-"""Gives the parameters of a block at a relative depth."""
 
 _OF_A_LOGIT = 6
 """Numbers that are held for each logit at once: images, logits, the loss, and their gradients."""
@@ -63,11 +59,11 @@ def readout_entries(outputs: int, spec: Specification) -> int:
 
 def start_of(spec: Specification, width: int, source: Source) -> Rows:
     """Return the tokens X_0 of the samples of a source."""
-    groups, count = spec.groups, source.samples
+    groups, space = spec.groups, residual_space(source, width, spec.groups)
     columns = min(spec.tokens, width // groups)
-    factors = spec.start_factors(source.first, count, groups, columns)
-    whole = np.broadcast_to(factors, (count, *factors.shape[1:]))
-    return starting_rows(residual_space(source, width, groups), whole)
+    factors = spec.start_factors(source.first, source.samples, groups, columns)
+    parts = (new_rows(x, x.n**0.5 * factors[:, g]).parts[0] for g, x in enumerate(space))
+    return Rows(space, tuple(parts))
 
 
 def residual_space(source: Source, width: int, groups: int) -> AnySpace:
@@ -76,23 +72,15 @@ def residual_space(source: Source, width: int, groups: int) -> AnySpace:
     return parts[0] if groups == 1 else Sum(parts)
 
 
-def starting_rows(space: AnySpace, factors: NDArray[np.float64]) -> Rows:
-    """Return tokens with the Gram V_0 in every group, from factors (B, groups, m, c) of V_0."""
-    source = space.source
-    parts: list[Tensor] = []
-    for group, part in enumerate(space):
-        factor = torch.tensor(factors[:, group], dtype=source.dtype, device=source.device)
-        parts += new_rows(part, part.n**0.5 * factor).parts
-    return Rows(space, tuple(parts))
-
-
 def through_layer(
     tokens: Rows, blocks: Sequence[Block], layer: int, depth: int, weights: Weights,
-    prefix: str | None = None, parameters: ParametersAt = at_depth,
+    prefix: str | None = None,
 ) -> Rows:  # fmt: skip
     """Return the tokens after a layer, whose names begin with its number or with the prefix."""
     x: Any = tokens
     prefix = f"{layer}." if prefix is None else prefix
+    recorder = recording_to.get()
+    parameters = at_depth if recorder is None else recorder.parameters
     for index, block in enumerate(blocks):
         project: Any = weights.block(f"{prefix}{index}")
         x = block.forward(parameters(block, layer / depth), x, project)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -39,22 +39,23 @@ class State:
         The matrix, or some of its columns.
     terms
         Matrices of low rank that occur in it: gradients, and the signs of Muon.
-    weight, buffer
-        Coefficients of W_0 and of the terms, in the matrix and in its momentum; None before the
-        first step.
+    weight, buffer, pure
+        Coefficients of W_0 and of the terms, in the matrix, in its momentum, and in what the
+        momentum would be without weight decay; None before the first step.
     """
 
     parameter: Parameter
     terms: list[Factors] = field(default_factory=list)
     weight: list[Coefficient] = field(default_factory=lambda: [1.0])
     buffer: list[Coefficient] | None = None
+    pure: list[Coefficient] | None = None
 
     def append(self, term: Factors) -> None:
         """Add a term, which occurs nowhere yet."""
         self.terms.append(term)
-        self.weight.append(0.0)
-        if self.buffer is not None:
-            self.buffer.append(0.0)
+        for coefficients in (self.weight, self.buffer, self.pure):
+            if coefficients is not None:
+                coefficients.append(0.0)
 
     def of_rank(self, coefficients: list[Coefficient]) -> Factors:
         """Return the part of low rank that has these coefficients (that of W_0 is first)."""
@@ -64,18 +65,6 @@ class State:
         """Add amounts to the coefficients of the matrix."""
         self.weight = [a + b for a, b in zip(self.weight, amounts, strict=True)]
         self.parameter.set(self.weight[0], self.of_rank(self.weight))
-
-
-class Optimizer(Protocol):
-    """What takes the matrices from one step to the next."""
-
-    def check(self, names: list[str]) -> None:
-        """Raise ValueError if a learning rate is for no parameter."""
-
-    def step(
-        self, states: Mapping[str, State], gradients: Mapping[str, Factors]
-    ) -> dict[str, Float[Tensor, " B"]]:
-        """Take a step, and return the norms of the updates without weight decay."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +85,9 @@ class SGD:
     weight_decay
         At least 0. It is coupled, as in torch: part of the gradient.
     clip
-        Largest norm of all gradients of a sample together; None for no bound.
+        Bound on the global norm of the gradients of each sample, as in
+        `torch.nn.utils.clip_grad_norm_`; None for none. For `Muon.rest` it is that of its own
+        parameters.
 
     Raises
     ------
@@ -110,25 +101,14 @@ class SGD:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        check_rates(self.lr)
-        check_range("momentum", self.momentum, 0.0, 1.0)
-        if self.momentum == 1.0:
-            raise argument_error("momentum", "below 1", self.momentum)
-        check_nonnegative("weight_decay", self.weight_decay)
+        _check_settings(self)
         if self.clip is not None:
             check_positive("clip", self.clip)
-
-    def check(self, names: list[str]) -> None:
-        """Raise ValueError if a learning rate is for no parameter."""
-        check_patterns(self.lr, names)
 
     def step(
         self, states: Mapping[str, State], gradients: Mapping[str, Factors]
     ) -> dict[str, Float[Tensor, " B"]]:
-        """Take a step, and return the norms of the updates; weight decay is left out.
-
-        The decay that has reached the momentum's buffer is left out as well.
-        """
+        """Take a step, and return the norms of the updates without any weight decay."""
         shrink: Coefficient = 1.0
         if self.clip is not None:
             total = torch.stack([g.norm() ** 2 for g in gradients.values()]).sum(0).sqrt()
@@ -138,18 +118,22 @@ class SGD:
         for name, gradient in gradients.items():
             state, rate = states[name], rate_of(self.lr, name)
             state.append(gradient)
-            direction: list[Coefficient] = [self.weight_decay * c for c in state.weight]
-            direction[-1] = direction[-1] + shrink
-            if state.buffer is None:
-                state.buffer = direction
-            else:
-                state.buffer = [
-                    self.momentum * a + b for a, b in zip(state.buffer, direction, strict=True)
-                ]
-            amounts: list[Coefficient] = [-rate * c for c in state.buffer]
-            norms[name] = state.of_rank(amounts).norm()
-            state.change(amounts)
+            pure: list[Coefficient] = [*[0.0] * (len(state.weight) - 1), shrink]
+            decay = [self.weight_decay * c for c in state.weight]
+            direction = [a + b for a, b in zip(decay, pure, strict=True)]
+            state.pure = self._after(state.pure, pure)
+            state.buffer = self._after(state.buffer, direction)
+            norms[name] = rate * state.of_rank(state.pure).norm()
+            state.change([-rate * c for c in state.buffer])
         return norms
+
+    def _after(
+        self, buffer: list[Coefficient] | None, direction: list[Coefficient]
+    ) -> list[Coefficient]:
+        """Return the momentum after a step in this direction."""
+        if buffer is None:
+            return direction
+        return [self.momentum * a + b for a, b in zip(buffer, direction, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -160,7 +144,10 @@ class Muon:
     ``(1 - lr weight_decay) W - lr s sign(g + momentum B)``, with sign(B) instead if `nesterov` is
     False, where sign(U S V^T) = U V^T is exact, over nonzero singular values, and s = sqrt(max(1,
     outputs / inputs)). For a matrix that a library stores as (inputs, outputs), as in GPT-2, the
-    two are exchanged in s. `rest` updates biases, embeddings and the readout.
+    two are exchanged in s. `rest` updates biases, embeddings and the readout. Singular values below
+    64 eps of the largest count as zero, so that float32 drops directions which float64 keeps. The
+    sign of a gradient that is exactly 0, such as that of queries when all tokens are equal, is the
+    sign of what rounding leaves of it.
 
     Parameters
     ----------
@@ -190,17 +177,9 @@ class Muon:
     split: bool = False
 
     def __post_init__(self) -> None:
-        check_rates(self.lr)
-        check_range("momentum", self.momentum, 0.0, 1.0)
-        if self.momentum == 1.0:
-            raise argument_error("momentum", "below 1", self.momentum)
-        check_nonnegative("weight_decay", self.weight_decay)
+        _check_settings(self)
         if not (self.rest is None or isinstance(self.rest, SGD)):
             raise argument_error("rest", "an SGD or None", self.rest)
-
-    def check(self, names: list[str]) -> None:
-        """Raise ValueError if a learning rate is for no parameter."""
-        check_patterns(self.lr, names)
 
     def step(
         self, states: Mapping[str, State], gradients: Mapping[str, Factors]
@@ -239,6 +218,17 @@ class Muon:
         return combined(signs, sizes)
 
 
+Optimizer: TypeAlias = SGD | Muon
+
+
+def _check_settings(rule: Optimizer) -> None:
+    check_rates(rule.lr)
+    check_range("momentum", rule.momentum, 0.0, 1.0)
+    if rule.momentum == 1.0:
+        raise argument_error("momentum", "below 1", rule.momentum)
+    check_nonnegative("weight_decay", rule.weight_decay)
+
+
 def check_rates(rates: Any) -> None:
     """Raise ValueError unless these are numbers >= 0, by names if there are several."""
     if not isinstance(rates, Mapping):
@@ -252,8 +242,16 @@ def check_rates(rates: Any) -> None:
         check_nonnegative(f"lr[{name!r}]", rate)
 
 
-def check_patterns(rates: Rate, names: list[str]) -> None:
-    """Raise ValueError if a pattern matches no parameter."""
+def check_parameters(rule: Optimizer, parameters: Mapping[str, Parameter]) -> None:
+    """Raise ValueError if a learning rate is for no parameter that the rule updates."""
+    if isinstance(rule, Muon) and rule.rest is not None:
+        _check_patterns(rule.lr, [name for name, x in parameters.items() if x.hidden])
+        _check_patterns(rule.rest.lr, [name for name, x in parameters.items() if not x.hidden])
+    else:
+        _check_patterns(rule.lr, list(parameters))
+
+
+def _check_patterns(rates: Rate, names: list[str]) -> None:
     for pattern in rates if isinstance(rates, Mapping) else ():
         if not any(fnmatchcase(name, pattern) for name in names):
             raise ValueError(f"lr has a rate for {pattern!r}, but the parameters are {names}")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from shaped_attention.lazy.coordinates import inner
+from shaped_attention.lazy.joining import members
 from shaped_attention.lazy.low_rank import Coefficient, Factors
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import AnySpace, Sum
@@ -26,7 +27,7 @@ class Holder(Protocol):
         """The space of x W."""
 
     def gradient(self) -> Factors | None:
-        """Return the gradient of the loss of the last tape."""
+        """Return the gradient that has accumulated since `forget_gradient`."""
 
 
 class Parameter:
@@ -41,7 +42,7 @@ class Parameter:
     members
         Numbers of the parts of the matrix's outputs; None for all columns.
     hidden
-        Whether Muon acts on it: a matrix between hidden features. None to tell from its shape.
+        Whether Muon acts on it: a matrix between hidden features.
     by_inputs
         Whether the library stores it as (inputs, outputs), rather than (outputs, inputs).
     sections
@@ -54,21 +55,14 @@ class Parameter:
         matrix: Holder,
         name: str,
         members: list[int] | None = None,
-        hidden: bool | None = None,
+        hidden: bool = True,
         by_inputs: bool = False,
         sections: Sequence[list[int]] = (),
     ) -> None:
         self.matrix, self.name, self.members = matrix, name, members
-        self._hidden, self.by_inputs, self._sections = hidden, by_inputs, sections
+        self.hidden, self.by_inputs, self._sections = hidden, by_inputs, sections
         self.kept: Coefficient = 1.0
         self.update: Factors | None = None
-
-    @property
-    def hidden(self) -> bool:
-        """Whether Muon acts on it."""
-        if self._hidden is None:
-            return self.name != "readout" and self.shape[0] > 1
-        return self._hidden
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -84,17 +78,11 @@ class Parameter:
 
     def positions(self, members: list[int] | None = None) -> list[int]:
         """Return the places of its columns in the coordinates of the matrix's outputs."""
-        outputs, members = self.matrix.outputs, self.members if members is None else members
-        if members is None:
+        outputs, chosen = self.matrix.outputs, self.members if members is None else members
+        if chosen is None:
             return list(range(len(tuple(outputs))))
         assert isinstance(outputs, Sum)
-        places: list[int] = []
-        start = 0
-        for number, part in enumerate(outputs.parts):
-            stop = start + len(tuple(part))
-            places += range(start, stop) if number in members else []
-            start = stop
-        return places
+        return outputs.places(chosen)
 
     def gradient(self) -> Factors | None:
         """Return the gradient of the loss of the last tape; None if it did not meet the matrix."""
@@ -105,25 +93,21 @@ class Parameter:
 
     def of(self, g: Rows) -> Rows:
         """Return its columns of rows of the matrix's outputs."""
-        if self.members is None:
-            return g
-        frames, parts, places = tuple(g.space), g.parts, self.positions()
-        space = frames[places[0]] if len(places) == 1 else Sum([frames[i] for i in places])
-        return Rows(space, tuple(parts[i] for i in places))
+        return g if self.members is None else members(g, self.members)
 
     def sections(self, term: Factors, split: bool) -> list[tuple[Factors, tuple[int, int]]]:
         """Return a term with the shape of its matrix; or what is in each section, 0 elsewhere."""
         if not split or not self._sections:
             return [(term, self.shape)]
         result = []
-        for members in self._sections:
-            places = self.positions(members)
+        for section in self._sections:
+            places = self.positions(section)
             parts = [
                 part if place in places else torch.zeros_like(part)
                 for place, part in zip(self.positions(), term.right.parts, strict=True)
             ]
             right = Rows(term.right.space, tuple(parts))
-            result.append((Factors(term.left, right), (self.shape[0], self._columns(members))))
+            result.append((Factors(term.left, right), (self.shape[0], self._columns(section))))
         return result
 
     def set(self, kept: Coefficient, update: Factors | None) -> None:

@@ -25,16 +25,18 @@ from shaped_attention.checks import shown
 from shaped_attention.lazy.coordinates import (
     Coordinates,
     Parts,
+    Vectors,
     aligned,
     inner,
+    is_vector,
     pairs,
     total,
     without_graph,
 )
 from shaped_attention.lazy.entries import explicit_space, explicitly, reciprocal_or_one
-from shaped_attention.lazy.joining import joined, summands
-from shaped_attention.lazy.spaces import Sum, unify
-from shaped_attention.lazy.tape import add_gradient, give, leaf, recording
+from shaped_attention.lazy.joining import summands
+from shaped_attention.lazy.spaces import unify
+from shaped_attention.lazy.tape import add_gradient, drawn_later, give, leaf
 from shaped_attention.lazy.torch_functions import of_rows
 
 
@@ -45,7 +47,65 @@ class Multiplier(Protocol):
         """Return the product of rows with it."""
 
 
-class Rows(Coordinates):
+class Operators(Vectors):
+    """What rows and rows with a tangent have in common."""
+
+    def __truediv__(self: Any, other: Any) -> Any:
+        if isinstance(other, Vectors):
+            return explicitly(torch.div, self, other)
+        return self * (1.0 / other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return explicitly(torch.reciprocal, self) * other
+
+    def __pow__(self, power: float) -> Any:
+        return explicitly(torch.pow, self, power)
+
+    def _plain(self: Any, value: Any) -> Any:
+        """Return a plain operand, an array as a tensor; raise ValueError if samples differ."""
+        source = self.space.source
+        if isinstance(value, np.ndarray):
+            value = torch.as_tensor(value, dtype=source.dtype, device=source.device)
+        if isinstance(value, Tensor) and value.dim() > 2 and len(value) not in (1, source.samples):
+            raise ValueError(
+                f"the first dimension of a tensor that is combined with rows must be 1, or the "
+                f"number of samples, {source.samples}; got shape {tuple(value.shape)}"
+            )
+        return value
+
+    def norm(self: Any) -> Float[Tensor, "B r 1"]:
+        """Return the lengths of the rows."""
+        lengths: Tensor = self.squares().sqrt()
+        return lengths
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), named: Any = None
+    ) -> Any:
+        return of_rows(function, args, dict(named or {}))
+
+    def run_primitive(self: Any, function: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Run one of the primitives in which blocks are written (`numerics.primitives`)."""
+        name = function.__name__
+        if name == "row_squares":
+            return self.squares()
+        if name == "unit_rows":
+            return self * reciprocal_or_one(self.squares())
+        if name == "concatenate":
+            return torch.cat(args[0], dim=-1)
+        if name == "columns" and len(tuple(self.space)) > 1:
+            return self.summands(args[1], args[2])
+        if name == "columns":
+            return explicitly(lambda x, a, b: x[..., a:b], *args)
+        return explicitly(function, *args, **named)
+
+    def new_full(self: Any, size: Sequence[int], value: float) -> Tensor:
+        """Return a plain matrix of equal entries, as tensors do."""
+        source = self.space.source
+        return torch.full(tuple(size), value, dtype=source.dtype, device=source.device)
+
+
+class Rows(Operators, Coordinates):
     """r vectors of a space for each sample; `shape` is (samples, r, n).
 
     They are made by `Space.normal`, by `Space.rows` and by operations.
@@ -74,13 +134,6 @@ class Rows(Coordinates):
 
     # Linear operations.
 
-    def _plain(self, value: Any) -> Any:
-        """Return a plain operand, an array as a tensor."""
-        if isinstance(value, np.ndarray):
-            source = self.space.source
-            return torch.as_tensor(value, dtype=source.dtype, device=source.device)
-        return value
-
     def _linear(
         self,
         operands: Sequence[Rows],
@@ -91,23 +144,18 @@ class Rows(Coordinates):
     ) -> Rows:
         """Return rows of this space that a linear function of each part's coordinates gives."""
         needs = needed or any(x.needs_gradient for x in operands)
-        tape = recording() if needs else None
 
-        def make(result: Rows) -> Parts:
-            values = aligned(operands)
-            if tape is not None:
-                tape.note(result, rule)
-            return tuple([function(*parts) for parts in zip(*values, strict=True)])
+        def make() -> Parts:
+            return tuple([function(*parts) for parts in zip(*aligned(operands), strict=True)])
 
-        result = Rows(self.space, None, count, make, needs)
-        if not any(x.is_open for x in operands):
-            _ = result.parts
-        return result
+        return drawn_later(Rows, self.space, count, make, rule, needs)
 
     def __add__(self, other: Any) -> Rows:
         other = self._plain(other)
         if not isinstance(other, Rows | Tensor | int | float | np.number):
             return NotImplemented
+        if is_vector(other):
+            return explicitly(torch.add, self, other)
         if not isinstance(other, Rows):
             return self + self._constant(other)
         self.space = other.space = unify(self.space, other.space)
@@ -141,7 +189,7 @@ class Rows(Coordinates):
         other = self._plain(other)
         if not isinstance(other, Rows | Tensor | int | float | np.number):
             return NotImplemented
-        if isinstance(other, Rows):
+        if isinstance(other, Rows) or is_vector(other):
             return explicitly(torch.mul, self, other)
         if isinstance(other, Tensor) and other.dim() >= 2 and other.shape[-1] != 1:
             raise ValueError(
@@ -160,17 +208,6 @@ class Rows(Coordinates):
     __rmul__ = __mul__
 
     __radd__ = __add__
-
-    def __truediv__(self, other: Any) -> Rows:
-        if isinstance(other, Rows):
-            return explicitly(torch.div, self, other)
-        return self * (1.0 / other)
-
-    def __rtruediv__(self, other: Any) -> Rows:
-        return explicitly(torch.reciprocal, self) * other
-
-    def __pow__(self, power: float) -> Rows:
-        return explicitly(torch.pow, self, power)
 
     def __rmatmul__(self, mixing: Tensor) -> Rows:
         """Mix the rows by a plain matrix."""
@@ -215,14 +252,14 @@ class Rows(Coordinates):
             )
         return other.after(self)
 
+    def summands(self, first: int, last: int) -> Rows:
+        """Return the columns of whole parts of a direct sum."""
+        return summands(self, first, last)
+
     def squares(self) -> Float[Tensor, "B r 1"]:
         """Return the squared lengths of the rows."""
         value = total([(part * part).sum(-1, keepdim=True) for part in self.parts])
         return leaf(value, self.needs_gradient, lambda g: add_gradient(self, (2.0 * g) * self))
-
-    def norm(self) -> Float[Tensor, "B r 1"]:
-        """Return the lengths of the rows."""
-        return self.squares().sqrt()
 
     def mean(self, dim: int = -1, keepdim: bool = True) -> Float[Tensor, "B r 1"]:
         """Return the means of the entries of each row."""
@@ -238,34 +275,6 @@ class Rows(Coordinates):
         space = explicit_space(self)
         (value,) = self.parts
         return leaf(value, self.needs_gradient, lambda g: add_gradient(self, Rows(space, (g,))))
-
-    # torch and the primitives of descriptions, when an operand is rows.
-
-    @classmethod
-    def __torch_function__(
-        cls, function: Any, types: Any, args: Any = (), named: Any = None
-    ) -> Any:
-        return of_rows(function, args, dict(named or {}))
-
-    def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
-        """Run one of the primitives in which blocks are written (`numerics.primitives`)."""
-        name = function.__name__
-        if name == "row_squares":
-            return self.squares()
-        if name == "unit_rows":
-            return self * reciprocal_or_one(self.squares())
-        if name == "concatenate":
-            return joined(args[0])
-        if name == "columns" and isinstance(self.space, Sum):
-            return summands(self, args[1], args[2])
-        if name == "columns":
-            return explicitly(lambda x, a, b: x[..., a:b], *args)
-        return explicitly(function, *args, **named)
-
-    def new_full(self, size: Sequence[int], value: float) -> Tensor:
-        """Return a plain matrix of equal entries, as tensors do."""
-        source = self.space.source
-        return torch.full(tuple(size), value, dtype=source.dtype, device=source.device)
 
 
 class Columns:

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from shaped_attention.lazy.coordinates import Parts, cut
 from shaped_attention.lazy.directions import directions
-from shaped_attention.lazy.joining import summands
+from shaped_attention.lazy.joining import members
 from shaped_attention.lazy.matrices import Matrix, Revealed
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import Open, Sum, settled
-from shaped_attention.lazy.tape import add_gradient, recording
+from shaped_attention.lazy.tape import add_gradient, drawn_later, recording
 
 
 class ZeroMatrix(Matrix):
@@ -29,10 +29,6 @@ class ZeroMatrix(Matrix):
     def _gaussian(self, x: Rows, side: int) -> Float[Tensor, "B r k"]:
         size = sum(part.size for part in settled(self._spaces[1 - side]))
         return x.parts[0].new_zeros(*x.shape[:2], size)
-
-    def add_gradient(self, x: Rows, g: Rows) -> None:
-        """Add x^T g to its gradient."""
-        self._pairs.append((x, g))
 
 
 class SideBySide(Matrix):
@@ -85,7 +81,7 @@ class SideBySide(Matrix):
         def rule(g: Rows) -> None:
             self._gradients[number] = g
 
-        def make(result: Rows) -> Parts:
+        def make() -> Parts:
             if self._split is None:
                 rows = x.coordinates
                 _, lower, new, _ = directions(rows, rows[:, :0])
@@ -95,11 +91,9 @@ class SideBySide(Matrix):
             units, lower = self._split
             images = self._images(units, Revealed(), space, stream)
             self._images_of[number] = images
-            if tape is not None:
-                tape.note(result, rule)
             return cut(lower @ images.coordinates, space)
 
-        result = Rows(space, None, x.shape[1], make, tape is not None)
+        result = drawn_later(Rows, space, x.shape[1], make, rule, tape is not None)
         self._products.append(result)
         return result
 
@@ -114,8 +108,7 @@ class SideBySide(Matrix):
 
     def part(self, x: Rows, number: int) -> Rows:
         """Return the columns of a matrix, of what `product` returns."""
-        first = sum(part.n for part in self._sum.parts[:number])
-        return summands(x, first, first + self._sum.parts[number].n)
+        return members(x, [number])
 
     def known_rows(self) -> list[Rows]:
         """Return the directions along which it is known, and their images."""
@@ -147,7 +140,7 @@ class SideBySide(Matrix):
             else:
                 parts += gradient.parts
         g = Rows(self._sum, tuple(parts))
-        self._pairs.append((x, g))
+        self.add_gradient(x, g)
         if self.bias is not None:
             matrix, one = self.bias
             matrix.add_gradient(one, g.summed(1))

@@ -14,7 +14,6 @@ one, whose coordinates in the standard basis are drawn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -50,7 +49,10 @@ class Frame:
         return f"{type(self).__name__}({self.n}, {kind})"
 
     def __iter__(self) -> Iterator[Frame]:
-        return iter((self.settled(),))
+        frame = self
+        while frame.target is not None:
+            frame = frame.target
+        return iter((frame,))
 
     def zeros(self, rows: int, columns: int) -> Float[Tensor, "B r c"]:
         """Return a zero matrix for each sample."""
@@ -102,10 +104,6 @@ class Frame:
         else:
             self.basis = self._basis_with_ones(other.padded(ones), rows)
         self.target, self.target_explicit = other, other.explicit
-
-    def settled(self) -> Frame:
-        """Return the space that this one has replaced, or itself."""
-        return self if self.target is None else self.target.settled()
 
     def ones(self) -> Float[Tensor, "B 1 k"]:
         """Return the unit vector (1, ..., 1) / sqrt n, which is uniform relative to the frame."""
@@ -179,10 +177,6 @@ class Sum:
     target: None = None
     """What it has become: a sum stays one, whatever its parts become."""
 
-    def settled(self) -> Sum:
-        """Return itself."""
-        return self
-
     def __init__(self, parts: Sequence[AnySpace]) -> None:
         if not isinstance(parts, list | tuple) or not parts:
             raise argument_error("parts", "a non-empty list of spaces", parts)
@@ -190,6 +184,11 @@ class Sum:
             check_space("parts", part)
         self.parts: tuple[AnySpace, ...] = tuple(parts)
         self.n: int = sum(part.n for part in self.parts)
+
+    def places(self, numbers: Sequence[int]) -> list[int]:
+        """Return the places of the frames of some parts among those of all."""
+        counts = [len(tuple(part)) for part in self.parts]
+        return [k for i in numbers for k in range(sum(counts[:i]), sum(counts[: i + 1]))]
 
     def append(self, part: AnySpace) -> None:
         """Add a part after the others."""
@@ -214,10 +213,6 @@ class Open:
         self.source.spaces.append(self)
         self.target: Frame | Sum | Open | None = None
 
-    def settled(self) -> Frame | Sum | Open:
-        """Return the space that it is by now, or itself."""
-        return settled(self.target) if self.target is not None else self
-
     def __iter__(self) -> Iterator[Frame]:
         if self.target is None:
             self.target = Frame(self.n, self.source, free=True)
@@ -235,15 +230,9 @@ def check_space(name: str, space: object) -> None:
 
 def settled(space: AnySpace) -> AnySpace:
     """Return what a space has become."""
-    return space if space.target is None else space.settled()
-
-
-@dataclass
-class MismatchError(Exception):
-    """Two spaces that cannot be the same."""
-
-    left: int
-    right: int
+    while space.target is not None:
+        space = space.target
+    return space
 
 
 def unify(left: AnySpace, right: AnySpace) -> AnySpace:
@@ -254,21 +243,11 @@ def unify(left: AnySpace, right: AnySpace) -> AnySpace:
     ValueError
         If both are known and differ.
     """
-    try:
-        return _unified(left, right)
-    except MismatchError as error:
-        raise ValueError(
-            f"rows of different spaces, with {error.left} and {error.right} columns, cannot be "
-            "combined; a Matrix takes rows from one space to another"
-        ) from None
-
-
-def _unified(left: AnySpace, right: AnySpace) -> AnySpace:
     left, right = settled(left), settled(right)
     if left is right:
         return left
-    if left.n != right.n:
-        raise MismatchError(left.n, right.n)
+    if left.n != right.n or left.source is not right.source:
+        raise _mismatch(left, right)
     if isinstance(left, Open):
         left.target = right
         return right
@@ -279,15 +258,15 @@ def _unified(left: AnySpace, right: AnySpace) -> AnySpace:
     if isinstance(left, Frame) and isinstance(right, Frame):
         return _one(left, right)
     if max(len(ours), len(theirs)) > 1 and (isinstance(left, Frame) or isinstance(right, Frame)):
-        raise MismatchError(left.n, right.n)
+        raise _mismatch(left, right)
     if len(ours) == len(theirs) == 1:
-        return _unified(ours[0], theirs[0])
+        return unify(ours[0], theirs[0])
     while ours and theirs:
         few, many = (ours, theirs) if ours[0].n >= theirs[0].n else (theirs, ours)
         whole, taken = few.pop(0), [many.pop(0)]
         while sum(part.n for part in taken) < whole.n:
             taken.append(many.pop(0))
-        _unified(whole, taken[0] if len(taken) == 1 else Sum(taken))
+        unify(whole, taken[0] if len(taken) == 1 else Sum(taken))
     return right if isinstance(left, Sum) and any(isinstance(p, Open) for p in left.parts) else left
 
 
@@ -304,7 +283,19 @@ def _one(left: Frame, right: Frame) -> Frame:
     if left.free and not left.explicit:
         left.become(right)
         return right
-    raise MismatchError(left.n, right.n)
+    raise _mismatch(left, right)
+
+
+def _mismatch(left: AnySpace, right: AnySpace) -> ValueError:
+    if left.source is not right.source:
+        return ValueError(
+            "rows of two networks cannot be combined; make all spaces of a network from one Space, "
+            "by space.beside(n)"
+        )
+    return ValueError(
+        f"rows of different spaces, with {left.n} and {right.n} columns, cannot be combined; a "
+        "Matrix takes rows from one space to another"
+    )
 
 
 def _members(space: AnySpace) -> list[Any]:

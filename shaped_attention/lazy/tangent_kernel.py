@@ -13,6 +13,7 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Block, Layer, pattern_of
 from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.blocks.reasons import limit_of, limit_reason
 from shaped_attention.lazy.coordinates import inner, total
 from shaped_attention.lazy.deep import LayerGradients
 from shaped_attention.lazy.deep_runs import Network, deep_networks
@@ -42,9 +43,11 @@ def neural_tangent_kernel(
     With f_a = <x_a, v> / sqrt n, where x_a is token a after the last layer and v has N(0, 1)
     entries, the kernel is Theta_ab = sum over all weights of (d f_a / d w) (d f_b / d w), for
     weight matrices of independent N(0, 1) entries. If depth and width grow together it is random.
-    In the limit of infinite width at a fixed depth it is not: shaped blocks become linear, V stays
-    V_0, and the kernel is the sum over all layers of kappa V_0, where kappa counts gamma^2 for each
-    matrix that tokens pass (`Limit.weight_rate`).
+    In the limit of infinite width at a fixed depth, shaped blocks become linear, V stays V_0, and
+    the mean of the kernel is the sum over all layers of kappa V_0, where kappa is gamma^2 times the
+    number of matrices on the path of the tokens (`Limit.weight_rate`). The kernel itself tends to
+    it if all matrices become infinitely wide; with heads or hidden layers of a fixed size it stays
+    random.
 
     Parameters
     ----------
@@ -55,8 +58,8 @@ def neural_tangent_kernel(
     -------
     Dataset with `kernel` (sample, row, col), the sum over the weights of all layers, and
     `readout_kernel` (sample, row, col), the part of the readout's own weights, which is V_L; and
-    `infinite_width_kernel` (row, col), or one per sample like v0: the limit of `kernel`, left out
-    if it is not known, as for blocks without a limit and for norms.
+    `infinite_width_kernel` (row, col), or one per sample like v0: the limit of the mean of
+    `kernel`, left out if it is not known, as for blocks without a limit and for norms.
 
     Raises
     ------
@@ -103,10 +106,9 @@ def _rate_of_all_layers(pattern: Sequence[Sequence[Block]], depth: int) -> float
     total = 0.0
     for number in range(depth):
         for block in pattern[number % len(pattern)]:
-            limit = block.limit
-            if isinstance(limit, str):
+            if limit_reason(block):
                 return None
-            rate = limit.weight_rate(at_depth(block, number / depth))
+            rate = limit_of(block).weight_rate(at_depth(block, number / depth))
             if rate is None:
                 return None
             total += rate

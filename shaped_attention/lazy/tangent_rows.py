@@ -15,22 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
-from shaped_attention.lazy.coordinates import Vectors
-from shaped_attention.lazy.entries import explicitly, reciprocal_or_one
+from shaped_attention.lazy.coordinates import Vectors, is_vector
+from shaped_attention.lazy.entries import explicitly
 from shaped_attention.lazy.joining import joined
-from shaped_attention.lazy.rows import Multiplier, Rows
+from shaped_attention.lazy.rows import Multiplier, Operators, Rows
 from shaped_attention.lazy.spaces import AnySpace
-from shaped_attention.lazy.torch_functions import of_rows
 
 
-class RowsWithTangent(Vectors):
+class RowsWithTangent(Operators):
     """r rows and their tangents, as 2 r rows `both`; `shape` is (samples, r, n).
 
     They take part in the operations of `Rows`, inside ``torch.autograd.forward_ad.dual_level()``.
@@ -85,6 +83,9 @@ class RowsWithTangent(Vectors):
         return cls(joined([_stacked(x).both for x in rows], dim))
 
     def __add__(self, other: Any) -> RowsWithTangent:
+        other = self._plain(other)
+        if is_vector(other):
+            return self.of_entries(torch.add, (self, other), {})
         if isinstance(other, Rows | RowsWithTangent):
             other = _stacked(other)
             x, y = (_repeated(z, max(self.count, other.count)) for z in (self, other))
@@ -98,7 +99,8 @@ class RowsWithTangent(Vectors):
     __radd__ = __add__
 
     def __mul__(self, other: Any) -> RowsWithTangent:
-        if isinstance(other, Vectors):
+        other = self._plain(other)
+        if isinstance(other, Vectors) or is_vector(other):
             return self.of_entries(torch.mul, (self, other), {})
         if not isinstance(other, Tensor):
             return RowsWithTangent(self.both * other)
@@ -108,23 +110,9 @@ class RowsWithTangent(Vectors):
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> RowsWithTangent:
-        if isinstance(other, Vectors):
-            return self.of_entries(torch.div, (self, other), {})
-        return self * (1.0 / other)
-
-    def __rtruediv__(self, other: Any) -> RowsWithTangent:
-        return self.of_entries(torch.reciprocal, (self,), {}) * other
-
-    def __pow__(self, power: float) -> RowsWithTangent:
-        return self.of_entries(torch.pow, (self, power), {})
-
     def __rmatmul__(self, mixing: Any) -> RowsWithTangent:
         """Mix the rows by a plain matrix."""
-        source = self.space.source
-        if isinstance(mixing, np.ndarray):
-            mixing = torch.as_tensor(mixing, dtype=source.dtype, device=source.device)
-        value, tangent = _unpacked(mixing)
+        value, tangent = _unpacked(self._plain(mixing))
         above = torch.cat([value, torch.zeros_like(value)], -1)
         return RowsWithTangent(torch.cat([above, torch.cat([tangent, value], -1)], -2) @ self.both)
 
@@ -151,10 +139,6 @@ class RowsWithTangent(Vectors):
         products = self.value @ self.both.mT
         lengths, changes = (products[..., i : i + r].diagonal(dim1=1, dim2=2) for i in (0, r))
         return forward_ad.make_dual(lengths[..., None], 2.0 * changes[..., None])
-
-    def norm(self) -> Float[Tensor, "B r 1"]:
-        """Return the lengths of the rows."""
-        return self.squares().sqrt()
 
     def mean(self, dim: int = -1, keepdim: bool = True) -> Float[Tensor, "B r 1"]:
         """Return the means of the entries of each row."""
@@ -188,30 +172,9 @@ class RowsWithTangent(Vectors):
 
         return RowsWithTangent(explicitly(with_tangent, *operands))
 
-    @classmethod
-    def __torch_function__(
-        cls, function: Any, types: Any, args: Any = (), named: Any = None
-    ) -> Any:
-        return of_rows(function, args, dict(named or {}))
-
-    def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
-        """Run one of the primitives in which blocks are written (`numerics.primitives`)."""
-        name = function.__name__
-        if name == "row_squares":
-            return self.squares()
-        if name == "unit_rows":
-            return self * reciprocal_or_one(self.squares())
-        if name == "concatenate":
-            return self.joined(args[0])
-        if name == "columns" and len(tuple(self.space)) > 1:
-            return RowsWithTangent(self.both.run_primitive(function, (self.both, *args[1:]), named))
-        if name == "columns":
-            return self.of_entries(lambda x, a, b: x[..., a:b], args, {})
-        return self.of_entries(function, args, named)
-
-    def new_full(self, size: Sequence[int], value: float) -> Tensor:
-        """Return a plain matrix of equal entries, as tensors do."""
-        return self.both.new_full(size, value)
+    def summands(self, first: int, last: int) -> RowsWithTangent:
+        """Return the columns of whole parts of a direct sum."""
+        return RowsWithTangent(self.both.summands(first, last))
 
 
 class ColumnsWithTangent:
@@ -230,6 +193,16 @@ class ColumnsWithTangent:
         r, q = x.count, y.count
         change = whole[:, r:, :q] + whole[:, :r, q:]
         return forward_ad.make_dual(whole[:, :r, :q], change)
+
+
+def has_tangent(plain: Tensor) -> bool:
+    """Return whether a plain matrix has a tangent."""
+    return forward_ad.unpack_dual(plain).tangent is not None
+
+
+def mixed(plain: Tensor, x: Rows) -> Rows | RowsWithTangent:
+    """Return the rows, which are constant, mixed by a plain matrix that may have a tangent."""
+    return plain @ (RowsWithTangent.of(x, 0.0 * x) if has_tangent(plain) else x)
 
 
 def _unpacked(plain: Tensor) -> tuple[Tensor, Tensor]:

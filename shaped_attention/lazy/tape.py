@@ -42,17 +42,17 @@ class Tape:
     >>> with lazy.Tape() as tape:
     ...     loss = (x @ w).squares().sum((1, 2))
     >>> tape.backward(loss)
-    >>> tape.matrices[0].gradient_norm().shape
+    >>> w.gradient_norm().shape
     torch.Size([3])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, weights: bool = True) -> None:
+        self.weights = weights
         self._steps: list[tuple[Any, Rule]] = []
         self._gradients: dict[int, Any] = {}
         self._returned = self._used_up = False
         self._kept: list[Any] = []
         self._token: Token[Tape | None] | None = None
-        self.matrices: list[Any] = []
 
     def __enter__(self) -> Tape:
         self._token = _recording.set(self)
@@ -104,8 +104,11 @@ class Tape:
             samples = max((x.shape[0] for x in self.results()), default=1)
             shapes = [(samples,), *([()] if samples == 1 else [])]
             if not isinstance(loss, Tensor) or tuple(loss.shape) not in shapes:
-                expected = f"a tensor ({samples},), one number for each sample"
+                expected = f"a tensor ({samples},) computed in torch, one number for each sample"
                 raise argument_error("loss", expected, loss)
+            for x, _ in self._steps:
+                if isinstance(x, Tensor):
+                    x.grad = None  # another tape may have left one
             if loss.requires_grad:
                 # What it was computed from may also have multiplied rows.
                 loss.sum().backward(retain_graph=True)
@@ -145,6 +148,30 @@ def add_gradient(rows: Coordinates, gradient: Coordinates) -> None:
     tape = _returning.get()
     assert tape is not None
     tape.add(rows, gradient)
+
+
+def drawn_later(
+    kind: type[C], space: Any, count: int, make: Callable[[], Any], rule: Rule, needs: bool
+) -> C:
+    """Return rows that `make` draws: now, or when something has decided on their space."""
+    tape = recording() if needs else None
+
+    def noted(result: C) -> Any:
+        value = make()
+        if tape is not None:
+            tape.note(result, rule)
+        return value
+
+    result = kind(space, None, count, noted, needs)
+    if not result.is_open:
+        _ = result.parts
+    return result
+
+
+def takes_weights() -> bool:
+    """Return whether the tape that is going back has gradients of matrices as well."""
+    tape = _returning.get()
+    return tape is None or tape.weights
 
 
 def leaf(matrix: Tensor, needs_gradient: bool, rule: Rule) -> Tensor:

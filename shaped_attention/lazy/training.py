@@ -17,7 +17,7 @@ from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.checks import argument_error, check_choice, check_count
 from shaped_attention.lazy.named_model import NAMES, LibraryModel
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
-from shaped_attention.lazy.optimizers import SGD, Muon
+from shaped_attention.lazy.optimizers import SGD, Muon, check_parameters
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.training_run import LayerNetwork, Network, TrainingRun
 from shaped_attention.progress import progress_bar
@@ -150,7 +150,7 @@ def simulate_training(
 
     probe = run_of(0, 1)
     probe.forward()
-    rule.check(list(probe.weights))
+    check_parameters(rule, probe.weights)
     size = chunk_of_samples(probe.entries_until(steps, rule), spec, "fewer steps or hidden units")
     parts = []
     total = samples * (steps + 1)

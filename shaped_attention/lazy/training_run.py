@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from shaped_attention.lazy.coordinates import count_entries, inner
 from shaped_attention.lazy.low_rank import Factors
+from shaped_attention.lazy.named_model import LibraryModel
 from shaped_attention.lazy.networks import classification, start_of, through_layer
 from shaped_attention.lazy.optimizers import Muon, Optimizer, State
 from shaped_attention.lazy.rows import Rows
@@ -27,23 +28,6 @@ _HELD = {False: (3, 6), True: (6, 12)}
 """Numbers held in each step for each that the way forward keeps, with SGD and with Muon: gradients,
 updates, what was asked in both directions, and copies; those of explicit spaces, and of frames.
 Measured (tests/test_memory.py)."""
-
-
-class Network(Protocol):
-    """Some samples of what is trained, as rows."""
-
-    width: int
-    depth: int
-    weights: Weights
-
-    def start(self) -> Rows:
-        """Return the tokens X_0."""
-
-    def through(self, x: Rows, layer: int) -> Rows:
-        """Return the tokens after a layer."""
-
-    def outputs(self, x: Rows) -> Tensor:
-        """Return logits, or other outputs, (B, m, K) from the tokens X_L."""
 
 
 class LayerNetwork:
@@ -68,7 +52,12 @@ class LayerNetwork:
 
     def outputs(self, x: Rows) -> Tensor:
         """Return f = X_L W / sqrt n."""
-        return self.weights.product(x, self._outputs, "readout").entries() / self.width**0.5
+        f = self.weights.product(x, self._outputs, "readout", hidden=False)
+        return f.entries() / self.width**0.5
+
+
+Network: TypeAlias = LayerNetwork | LibraryModel
+"""Some samples of what is trained, as rows."""
 
 
 class TrainingRun:
@@ -89,10 +78,11 @@ class TrainingRun:
             for layer in range(network.depth):
                 tokens.append(network.through(tokens[-1], layer))
             f = network.outputs(tokens[-1])
-            if self._goal.dtype == torch.int64:
-                loss = classification(f, self._goal)
+            goal = self._goal.to(f.device)
+            if goal.dtype == torch.int64:
+                loss = classification(f, goal)
             else:
-                loss = 0.5 * ((f[..., 0] - self._goal) ** 2).sum(-1)
+                loss = 0.5 * ((f[..., 0] - goal.to(f.dtype)) ** 2).sum(-1)
         self._made = loss, [x.detached() for x in tokens]
 
     def entries_until(self, steps: int, rule: Optimizer) -> int:

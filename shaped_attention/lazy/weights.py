@@ -17,7 +17,7 @@ from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.space import new_rows
 from shaped_attention.lazy.spaces import AnySpace, Frame, Open
 from shaped_attention.lazy.stored import Stored
-from shaped_attention.lazy.tangent_rows import RowsWithTangent
+from shaped_attention.lazy.tangent_rows import RowsWithTangent, has_tangent, mixed
 
 
 class Weights(dict[str, Parameter]):
@@ -41,18 +41,13 @@ class Weights(dict[str, Parameter]):
         self._single: dict[str, Matrix] = {}
         self._places: dict[str, tuple[SideBySide, int]] = {}
 
-    def product(self, x: Rows, b: AnySpace, name: str) -> Rows:
-        """Return the product with a matrix of this name, of N(0, 1) entries."""
-        if name not in self:
-            matrix = self.single(x.space, b, name=name)
-            self._keep(matrix, matrix.parameters)
-        return x @ self._single[name]
-
-    def table(self, x: Rows, b: AnySpace, name: str, std: float) -> Rows:
-        """Return the product with an embedding or readout of a library, of N(0, std^2) entries."""
+    def product(
+        self, x: Rows, b: AnySpace, name: str, std: float = 1.0, hidden: bool = True
+    ) -> Rows:
+        """Return the product with a matrix of this name, of N(0, std^2) entries."""
         if name not in self:
             matrix = self.single(x.space, b, std, name)
-            self._keep(matrix, [Parameter(matrix, name, hidden=False)])
+            self._keep(matrix, [Parameter(matrix, name, hidden=hidden)])
         return x @ self._single[name]
 
     def looked_up(self, x: Rows, name: str) -> Rows:
@@ -92,9 +87,12 @@ class Weights(dict[str, Parameter]):
             number = next(numbers)
             own, group = f"{name}.{number}", groups.get(number)
             if isinstance(x, torch.Tensor):
-                # A bias: a matrix with one row, the same for all samples.
-                x = new_rows(Frame(x.shape[-1], self.source, explicit=True), x)
-                return self.product(x, Open(columns, self.source), own)
+                # A bias is the product of the number 1 with a matrix of one row.
+                size, constant = x.shape[-1], not (x.requires_grad or has_tangent(x))
+                entries = x if constant else torch.eye(size, dtype=x.dtype, device=x.device)
+                rows = new_rows(Frame(size, self.source, explicit=True), entries)
+                result = self.product(rows, Open(columns, self.source), own, hidden=size > 1)
+                return result if constant else mixed(x, result)
             if group is not None and group.norm_bias:
                 if group.norm_bias not in shifted:
                     shifted[group.norm_bias] = x + self.bias(x.space, group.norm_bias)
@@ -148,4 +146,4 @@ class Weights(dict[str, Parameter]):
 
 def ones(source: Source, value: float = 1.0) -> Rows:
     """Return the row (value) of a space of dimension 1."""
-    return new_rows(Frame(1, source, explicit=True), torch.full((1, 1), value))
+    return new_rows(Frame(1, source, explicit=True), torch.full((1, 1), value, dtype=source.dtype))

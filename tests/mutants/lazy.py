@@ -46,9 +46,9 @@ LAZY = [
     ),
     Mutant(
         "lazy-directions-projected-once",
-        _DIRECTIONS,
-        "    _, units = _off(units, known)\n",
-        "",
+        "shaped_attention/numerics/operations/orthonormal.py",
+        "            if given:\n",
+        "            if given < 0:\n",
         ("test_lazy_matrices.py::test_projecting_once_is_not_enough",),
     ),
     Mutant(
@@ -96,8 +96,8 @@ LAZY = [
     Mutant(
         "sgd-momentum-without-memory",
         _OPTIMIZERS,
-        "self.momentum * a + b for a, b in zip(state.buffer, direction, strict=True)",
-        "b for a, b in zip(state.buffer, direction, strict=True)",
+        "self.momentum * a + b for a, b in zip(buffer, direction, strict=True)",
+        "b for a, b in zip(buffer, direction, strict=True)",
         ("test_simulate_training.py::test_laws_are_those_of_explicit_weights[momentum, decay]",),
     ),
     Mutant(
@@ -154,10 +154,10 @@ LAZY = [
         blind=True,
     ),
     Mutant(
-        "parameter-hidden-unless-told",
-        "shaped_attention/lazy/parameters.py",
-        "if self._hidden is None:",
-        "if self._hidden is not None:",
+        "the-readout-is-hidden",
+        "shaped_attention/lazy/training_run.py",
+        '"readout", hidden=False)',
+        '"readout", hidden=True)',
         ("test_simulate_training.py::test_laws_are_those_of_explicit_weights[muon]",),
         blind=True,
     ),

@@ -26,7 +26,7 @@ RECORDED = [
     ),
     Mutant(
         "sums-over-the-other-dimension", _ARITHMETIC,
-        "value = of.row_sums(value) if place == -1", "value = of.row_sums(value) if place != -1",
+        "if dimension(dim, before) == -1 else", "if dimension(dim, before) != -1 else",
         _translation("sums"), blind=True,
     ),
     Mutant(
@@ -57,17 +57,20 @@ RECORDED = [
     ),
     Mutant(
         "at-most-from-above", _ARITHMETIC,
-        '"le": _comparison(lambda x: 1.0 - _above(x))',
-        '"le": _comparison(lambda x: 1.0 + _above(x))', _translation("signs"), blind=True,
+        '"le": _binary(lambda a, b: 1.0 - _above', '"le": _binary(lambda a, b: 1.0 + _above',
+        _translation("signs"), blind=True,
     ),
     Mutant(
         "products-of-entries-are-sums", _ARITHMETIC,
-        "return t.shaped(a * b, result)", "return t.shaped(a + b, result)",
+        '"mul": _binary(mul)', '"mul": _binary(add)',
         _translation("rows"), blind=True,
     ),
     Mutant(
         "a-row-off-another-is-a-shift", _ORTHONORMAL,
-        "e[c] -= along[j] * f[c]", "e[c] -= along[j] + f[c]", _DIRECTIONS, blind=True,
+        "out[s, i, j] += along[j]\n                    for c in range(columns):\n"
+        "                        e[c] -= along[j] * f[c]",
+        "out[s, i, j] += along[j]\n                    for c in range(columns):\n"
+        "                        e[c] -= along[j] + f[c]", _DIRECTIONS, blind=True,
     ),
     Mutant(
         "constants-must-differ-between-samples", _COMPILED + "translator.py",
@@ -90,7 +93,8 @@ RECORDED = [
     ),
     Mutant(
         "sums-are-differences", _ARITHMETIC,
-        "a + (b if alpha == 1 else alpha * b)", "a - (b if alpha == 1 else alpha * b)",
+        "function(a, b if alpha == 1 else alpha * b)",
+        "function(b if alpha == 1 else alpha * b, a)",
         _translation("rows"), blind=True,
     ),
     Mutant(

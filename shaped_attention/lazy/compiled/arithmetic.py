@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import add, mul, sub, truediv
 from typing import Any
 
 import numpy as np
@@ -23,27 +24,18 @@ from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.entrywise import sign
 
 
-def _add(t: Translator, result: Tensor, x: Any, y: Any, alpha: float = 1.0) -> Any:
-    a, b = t.pair(result, x, y)
-    return t.shaped(a + (b if alpha == 1 else alpha * b), result)
+def _binary(function: Callable[[Any, Any], Any]) -> Rule:
+    """Return the rule of a function of two operands, each broadcast to the result."""
+
+    def rule(t: Translator, result: Tensor, x: Any, y: Any, alpha: float = 1.0) -> Any:
+        a, b = t.pair(result, x, y)
+        return t.shaped(function(a, b if alpha == 1 else alpha * b), result)
+
+    return rule
 
 
-def _sub(t: Translator, result: Tensor, x: Any, y: Any, alpha: float = 1.0) -> Any:
-    return _add(t, result, x, y, -alpha)
-
-
-def _rsub(t: Translator, result: Tensor, x: Any, y: Any, alpha: float = 1.0) -> Any:
-    return _add(t, result, y, x, -alpha)
-
-
-def _mul(t: Translator, result: Tensor, x: Any, y: Any) -> Any:
-    a, b = t.pair(result, x, y)
-    return t.shaped(a * b, result)
-
-
-def _div(t: Translator, result: Tensor, x: Any, y: Any) -> Any:
-    a, b = t.pair(result, x, y)
-    return t.shaped(a / b, result)
+def _difference(a: Any, b: Any) -> Any:
+    return a if is_number(b) and b == 0 else a - b
 
 
 def _bmm(t: Translator, result: Tensor, x: Any, y: Any) -> Matrix:
@@ -64,10 +56,7 @@ def _sum(
     before = result.dim() + (0 if keepdim else len(dims or ()))
     value = t.matrix(x, before)
     for dim in dims or ():
-        place = dim - before if dim >= 0 else dim
-        if place == -before:
-            raise RecordingError("a sum over samples")
-        value = of.row_sums(value) if place == -1 else of.column_sums(value)
+        value = of.row_sums(value) if dimension(dim, before) == -1 else of.column_sums(value)
     if not dims:
         raise RecordingError("a sum over samples")
     return t.shaped(value, result)
@@ -105,16 +94,6 @@ def _above(matrix: Matrix) -> Matrix:
     return of.leaky(sign(matrix), 1.0, 0.0)
 
 
-def _comparison(function: Callable[[Matrix], Matrix]) -> Rule:
-    """Return the rule of a comparison with a number or tensor, from that of x with 0."""
-
-    def rule(t: Translator, result: Tensor, x: Any, y: Any) -> Matrix:
-        a, b = t.pair(result, x, y)
-        return t.shaped(function(a if is_number(b) and b == 0 else a - b), result)
-
-    return rule
-
-
 def _where(t: Translator, result: Tensor, chosen: Any, x: Any, y: Any) -> Matrix:
     weight = t.matrix(chosen, result.dim())
     a, b = t.pair(result, x, y)
@@ -123,16 +102,6 @@ def _where(t: Translator, result: Tensor, chosen: Any, x: Any, y: Any) -> Matrix
     if is_number(a) and a == 0:
         return t.shaped((1.0 - weight) * b, result)
     return t.shaped(weight * a + (1.0 - weight) * b, result)
-
-
-def _of_slope(function: Callable[[Any], Any]) -> Rule:
-    """Return the rule for the way back through a function, from its derivative by its value."""
-
-    def rule(t: Translator, result: Tensor, g: Any, y: Any) -> Matrix:
-        value: Matrix = t.matrix(g, result.dim()) * function(t.matrix(y, result.dim()))
-        return value
-
-    return rule
 
 
 def _clamp(t: Translator, result: Tensor, x: Any, low: Any = None, high: Any = None) -> Matrix:
@@ -152,11 +121,6 @@ def _entrywise(function: Callable[[Any], Any]) -> Rule:
     return rule
 
 
-def _logaddexp(t: Translator, result: Tensor, x: Any, y: Any) -> Matrix:
-    a, b = t.pair(result, x, y)
-    return b + of.softplus(a - b)
-
-
 def _masked(t: Translator, result: Tensor, x: Any, mask: Any, value: Any) -> Any:
     matrix = t.matrix(x, result.dim())
     if float(value) != -math.inf:
@@ -167,7 +131,7 @@ def _masked(t: Translator, result: Tensor, x: Any, mask: Any, value: Any) -> Any
 
 
 def _softmax(t: Translator, result: Tensor, x: Traced, dim: int, half: bool) -> Matrix:
-    if dimension(dim, result) != -1:
+    if dimension(dim, result.dim()) != -1:
         raise RecordingError("a softmax of columns")
     assert isinstance(x.value, Matrix)
     seen = np.ones(x.value.shape, dtype=bool) if x.seen is None else x.seen
@@ -180,17 +144,21 @@ def _softmax_back(t: Translator, result: Tensor, g: Any, y: Any, dim: int, dtype
 
 
 RULES: dict[str, Rule] = {
-    "add": _add, "add_": _add, "sub": _sub, "rsub": _rsub, "mul": _mul, "div": _div, "bmm": _bmm,
+    "add": _binary(add), "add_": _binary(add), "sub": _binary(sub), "mul": _binary(mul),
+    "rsub": lambda t, result, x, y, alpha=1.0: _binary(sub)(t, result, y, x, alpha),
+    "div": _binary(truediv), "bmm": _bmm,
     "sum": _sum, "mean": _mean, "linalg_vector_norm": _norm, "pow": _power, "clamp": _clamp,
     "neg": _entrywise(lambda x: -1.0 * x), "sqrt": _entrywise(of.sqrt),
     "rsqrt": _entrywise(lambda x: 1.0 / of.sqrt(x)), "reciprocal": _entrywise(lambda x: 1.0 / x),
-    "exp": _entrywise(of.exp), "logaddexp": _logaddexp,
-    "tanh": _entrywise(of.tanh), "tanh_backward": _of_slope(lambda y: 1.0 - y * y),
-    "sigmoid": _entrywise(of.sigmoid), "sigmoid_backward": _of_slope(lambda y: y * (1.0 - y)),
+    "exp": _entrywise(of.exp), "logaddexp": _binary(lambda a, b: b + of.softplus(a - b)),
+    "tanh": _entrywise(of.tanh), "tanh_backward": _binary(lambda g, y: g * (1.0 - y * y)),
+    "sigmoid": _entrywise(of.sigmoid),
+    "sigmoid_backward": _binary(lambda g, y: g * (y * (1.0 - y))),
     "erfc": _entrywise(lambda x: 2.0 * of.normal_cdf(-(2.0**0.5) * x)),
-    "gt": _comparison(_above), "le": _comparison(lambda x: 1.0 - _above(x)),
-    "lt": _comparison(lambda x: _above(-1.0 * x)),
-    "ge": _comparison(lambda x: 1.0 - _above(-1.0 * x)),
+    "gt": _binary(lambda a, b: _above(_difference(a, b))),
+    "le": _binary(lambda a, b: 1.0 - _above(_difference(a, b))),
+    "lt": _binary(lambda a, b: _above(-1.0 * _difference(a, b))),
+    "ge": _binary(lambda a, b: 1.0 - _above(-1.0 * _difference(a, b))),
     "logical_not": _entrywise(lambda x: 1.0 - x), "where": _where, "masked_fill": _masked,
     "_softmax": _softmax, "_softmax_backward_data": _softmax_back,
 }  # fmt: skip

@@ -58,7 +58,7 @@ def _slice(
         return matrix
     if step != 1:
         raise RecordingError("a slice with steps")
-    place = dimension(dim, result)
+    place = dimension(dim, result.dim())
     size = matrix.shape[place]
     begin, stop, _ = slice(start, end).indices(size)
     return _piece(matrix, place, begin, stop)
@@ -66,9 +66,7 @@ def _slice(
 
 def _select(t: Translator, result: Tensor, x: Any, dim: int, index: int) -> Matrix:
     matrix, dims = t.matrix(x, result.dim() + 1), result.dim() + 1
-    place = dim - dims if dim >= 0 else dim
-    if place == -dims:
-        raise RecordingError("a single sample")
+    place = dimension(dim, dims)
     index %= matrix.shape[place]
     return t.shaped(_piece(matrix, place, index, index + 1), result)
 
@@ -76,7 +74,7 @@ def _select(t: Translator, result: Tensor, x: Any, dim: int, index: int) -> Matr
 def _split(t: Translator, result: Sequence[Tensor], x: Any, sizes: Any, dim: int = 0) -> Any:
     if not result:
         return []
-    matrix, place, start = t.matrix(x, result[0].dim()), dimension(dim, result[0]), 0
+    matrix, place, start = t.matrix(x, result[0].dim()), dimension(dim, result[0].dim()), 0
     pieces = []
     for tensor in result:
         size = tensor.shape[place]
@@ -86,7 +84,7 @@ def _split(t: Translator, result: Sequence[Tensor], x: Any, sizes: Any, dim: int
 
 
 def _cat(t: Translator, result: Tensor, parts: Any, dim: int = 0) -> Matrix:
-    place = dimension(dim, result)
+    place = dimension(dim, result.dim())
     kept = [x for x in parts if isinstance(x, Traced) or x.numel()]
     matrices = [t.matrix(x, result.dim()) for x in kept]
     if place == -1:
@@ -95,7 +93,7 @@ def _cat(t: Translator, result: Tensor, parts: Any, dim: int = 0) -> Matrix:
 
 
 def _stack(t: Translator, result: Tensor, parts: Any, dim: int = 0) -> Matrix:
-    place = dimension(dim, result)
+    place = dimension(dim, result.dim())
     rows = [t.matrix(x, result.dim() - 1) for x in parts]
     if place == -1 and result.dim() == 2:
         return of.concatenate(rows)
@@ -116,7 +114,7 @@ def _pad(t: Translator, result: Tensor, x: Any, pad: Sequence[int], value: float
 def _slice_back(
     t: Translator, result: Tensor, g: Any, sizes: Any, dim: int, start: int, end: int, step: int
 ) -> Matrix:
-    place = dimension(dim, result)
+    place = dimension(dim, result.dim())
     size = result.shape[place]
     begin, stop, _ = slice(start, end).indices(size)
     if step != 1:
@@ -125,7 +123,7 @@ def _slice_back(
 
 
 def _select_back(t: Translator, result: Tensor, g: Any, sizes: Any, dim: int, index: int) -> Matrix:
-    place = dimension(dim, result)
+    place = dimension(dim, result.dim())
     size = result.shape[place]
     index %= size
     matrix = t.matrix(g, result.dim() - 1)

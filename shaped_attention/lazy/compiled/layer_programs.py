@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import needs_means
-from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy.compiled.recorder import Recorder, RecordingSource
 from shaped_attention.lazy.compiled.translator import RecordingError
 from shaped_attention.lazy.deep import Measure, PassedLayer
 from shaped_attention.lazy.forgetting import entering_rows, seen_below
 from shaped_attention.lazy.joining import stacked
-from shaped_attention.lazy.networks import ParametersAt, residual_space, start_of
+from shaped_attention.lazy.networks import residual_space, start_of
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source, number_key
 from shaped_attention.numerics.jit import LANES, STRIDE
@@ -131,7 +130,7 @@ class LayerPrograms:
         source = RecordingSource(recorder, self._spec.seed)
         values = [recorder.input(x) for x in self._values(number, shapes, 0)]
         with recorder:
-            passed = self._passed(number, source, values, recorder.parameters)
+            passed = self._passed(number, source, values)
         leaving = passed.border.values
         above = [recorder.input(x) for x in self._gradients(passed, number)]
         with recorder:
@@ -151,16 +150,13 @@ class LayerPrograms:
         )  # fmt: skip
         self._programs += [forward, back]
 
-    def _passed(
-        self, number: int, source: Source, values: Sequence[Tensor],
-        parameters: ParametersAt = at_depth,
-    ) -> PassedLayer:  # fmt: skip
+    def _passed(self, number: int, source: Source, values: Sequence[Tensor]) -> PassedLayer:
         """Take tokens with these coordinates through a layer."""
         spec, ones = self._spec, needs_means(self._spec.blocks)
         space = residual_space(source, self._width, spec.groups)
         tokens = entering_rows(list(space), values, ones and number > 0)
         blocks = spec.pattern[number % len(spec.pattern)]
-        passed = PassedLayer(tokens, blocks, number, self._depth, source, ones, parameters)
+        passed = PassedLayer(tokens, blocks, number, self._depth, source, ones)
         if any(part.explicit for part in tokens.space):
             raise RecordingError("functions of entries of tokens")
         return passed

@@ -7,7 +7,7 @@ so that results do not depend on their number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from threading import Lock
 
@@ -24,7 +24,7 @@ from shaped_attention.lazy.networks import residual_space, start_of
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.numerics.jit import LANES
-from shaped_attention.numerics.threads import thread_count
+from shaped_attention.numerics.threads import Team, thread_count
 from shaped_attention.numerics.tiles import apply
 from shaped_attention.samplers.specification import Specification
 
@@ -101,8 +101,4 @@ class CompiledNetwork:
         threads = min(thread_count("cpu"), tiles)
         ends = [tiles * k // threads for k in range(threads + 1)]
         parts = [slice(a, b) for a, b in pairwise(ends)]
-        if threads == 1:
-            through(parts[0])
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(through, parts))
+        Team(threads).together([partial(through, part) for part in parts])

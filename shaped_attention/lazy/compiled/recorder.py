@@ -100,8 +100,8 @@ class Recorder(TorchDispatchMode):
         finally:
             self._paused = before
         if any(self._is_traced(x) for x in operands):
-            rows, lengths = (self.value(x) for x in operands)
-            self.note(result, trace(rows, lengths.mT))
+            rows, lengths, *known = (self.value(x) for x in operands)
+            self.note(result, trace(rows, lengths.mT, *known))
         return result
 
     def __torch_dispatch__(

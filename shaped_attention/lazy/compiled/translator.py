@@ -135,15 +135,16 @@ def is_number(x: object) -> bool:
     return isinstance(x, float | int)
 
 
-def dimension(dim: int, tensor: Tensor) -> int:
-    """Return -1 for the last dimension of a tensor, and -2 for that before it.
+def dimension(dim: int, dims: int) -> int:
+    """Return -1 for the last dimension of `dims`, and -2 for that before it.
 
     Raises
     ------
     RecordingError
         If it is the dimension of the samples.
     """
-    result = dim - tensor.dim() if dim >= 0 else dim
-    if result not in (-1, -2) or result == -tensor.dim():
-        raise RecordingError(f"an operation on dimension {dim}")
+    result = dim - dims if dim >= 0 else dim
+    if result not in (-1, -2) or result == -dims:
+        across = "across samples" if result == -dims else f"on dimension {dim}"
+        raise RecordingError(f"an operation {across}")
     return result

@@ -1,12 +1,16 @@
 """Orthonormal directions of rows: the triangular factor, and the directions themselves.
 
-The value of the operation `orthonormal` on rows C (r, k) and a column of lengths (r, 1) is
-``[L, E, d]`` (r, r + k + 1) with C = L E: L is lower triangular, E has orthonormal rows, and d is 1
-where a direction is new. A pivot counts as zero if it is at most eps^(3/4) times the given length
-of its row (1.8e-12 in float64): the row of E and the column of L are then zero, and d is 0. What is
-left out is so small that no result shows it, and well above what rounding leaves of dependent rows,
-whose last bits differ between processors. Each row is orthogonalised twice, so that |E E^T - I|
-stays at rounding level (Giraud, Langou and Rozloznik, Comput. Math. Appl. 50, 2005).
+The value on rows C (r, k), a column of lengths (r, 1) and known directions P (p, k), to which C is
+orthogonal, is ``[L, E, d]`` (r, r + k + 1) with C = L E: L is lower triangular, E has orthonormal
+rows that are orthogonal to those of P, and d is 1 where a direction is new. In a trace P is above C
+in one matrix. A pivot counts as zero if it is at most eps^(3/4) times the given length of its row
+(1.8e-12 in float64): the row of E and the column of L are then zero, and d is 0. What is left out
+so small that no result shows it, and well above what rounding leaves of dependent rows, whose last
+bits differ between processors. Each row is orthogonalised twice, so that |E E^T - I| stays at
+rounding level (Giraud, Langou and Rozloznik, Comput. Math. Appl. 50, 2005).
+
+A small pivot enlarges what rounding has left of C along P. It is taken off before a later row uses
+the direction; if more than half of a direction is along P, it was nothing but rounding.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel
 from shaped_attention.numerics.operations import registry as at
+from shaped_attention.numerics.operations.factorisations import stacked
 from shaped_attention.numerics.operations.products import multiply
 from shaped_attention.numerics.operations.registry import operation
 from shaped_attention.numerics.operations.stacks import plain
@@ -37,30 +42,36 @@ def _level(eps: float) -> float:
 _LEVEL = _level(np.finfo(np.float64).eps)
 
 
-def traced_orthonormal(rows: Matrix, lengths: Matrix) -> Matrix:
+def traced_orthonormal(rows: Matrix, lengths: Matrix, known: Matrix | None = None) -> Matrix:
     """Return [L, E, d] of the rows of a trace."""
-    a, b = rows.value(), lengths.value()
-    shape = (a.shape[0], a.shape[0] + a.shape[1] + 1)
+    both = rows if known is None else stacked([known, rows])
+    a, b = both.value(), lengths.value()
+    shape = (rows.shape[0], rows.shape[0] + rows.shape[1] + 1)
     return a.graph.node("orthonormal", (a.node, b.node), shape)
 
 
-def orthonormal(rows: Tensor, lengths: Tensor) -> Tensor:
+def orthonormal(rows: Tensor, lengths: Tensor, known: Tensor | None = None) -> Tensor:
     """Return [L, E, d] (B, r, r + k + 1) of rows (B, r, k) with lengths (B, r).
 
-    No gradient is recorded. Short rows on the CPU take compiled code.
+    `known` (B, p, k) are the known directions. No gradient is recorded. Short rows on the CPU take
+    compiled code.
     """
     samples, count, columns = rows.shape
     if rows.device.type == "cpu" and (columns <= _FEW_COLUMNS or samples == 1):
         level = _level(torch.finfo(rows.dtype).eps)
-        entries, sizes = (x.detach().contiguous().numpy() for x in (rows, lengths))
-        out = np.empty((samples, count, count + columns + 1), entries.dtype)
-        _small(entries, sizes, level, out)
-        return torch.from_numpy(out)
-    return by_torch(rows, lengths)
+        operands = (
+            x.detach().contiguous().numpy()
+            for x in (rows, lengths, rows[:, :0] if known is None else known)
+        )
+        out = torch.empty(samples, count, count + columns + 1, dtype=rows.dtype)
+        _small(*operands, level, out.numpy())
+        return out
+    return by_torch(rows, lengths, known)
 
 
-def by_torch(rows: Tensor, lengths: Tensor) -> Tensor:
+def by_torch(rows: Tensor, lengths: Tensor, known: Tensor | None = None) -> Tensor:
     """Return the same on any device, without compiled code."""
+    known = rows[:, :0] if known is None else known
     level = _level(torch.finfo(rows.dtype).eps)
     samples, count, columns = rows.shape
     out = rows.new_zeros(samples, count, count + columns + 1)
@@ -75,16 +86,27 @@ def by_torch(rows: Tensor, lengths: Tensor) -> Tensor:
         zero = pivot - level * lengths[:, i : i + 1] <= 0.0
         out[:, i, i] = torch.where(zero, 0.0, pivot)[:, 0]
         unit = row / torch.where(zero, 1.0, pivot)[..., None]
+        if known.shape[1]:
+            unit = unit - (unit @ known.mT) @ known
+            left = torch.linalg.vector_norm(unit, dim=-1)
+            zero = zero | (left * left - 0.5 <= 0.0)
+            unit = unit / torch.where(zero, 1.0, left)[..., None]
+            out[:, i, i] = torch.where(zero, 0.0, pivot * left)[:, 0]
         out[:, i : i + 1, count:-1] = torch.where(zero[..., None], 0.0, unit)
         out[:, i, -1] = torch.where(zero, 0.0, 1.0)[:, 0]
     return out
 
 
 @kernel
-def _small(rows, lengths, level, out):  # type: ignore[no-untyped-def]
+def _small(rows, lengths, known, level, out):  # type: ignore[no-untyped-def]
     samples, count, columns = rows.shape
-    flat, size = out.reshape(-1), count + columns + 1
-    along = np.empty(count, out.dtype)
+    flat, size, given, directions = (
+        out.reshape(-1),
+        count + columns + 1,
+        known.shape[1],
+        known.reshape(-1),
+    )
+    along = np.empty(max(1, count, given), out.dtype)
     for s in range(samples):
         first = s * count * size + count
         for i in range(count):
@@ -101,22 +123,40 @@ def _small(rows, lengths, level, out):  # type: ignore[no-untyped-def]
             inner_products(along, flat, flat, 0, 0, x, 0, x, 0, 1, columns, 1)
             pivot = math.sqrt(along[0])
             zero = pivot - level * lengths[s, i] <= 0.0
-            out[s, i, i] = 0.0 if zero else pivot
-            out[s, i, count + columns] = 0.0 if zero else 1.0
             for c in range(columns):
                 e[c] = 0.0 if zero else e[c] / pivot
+            if given:
+                first_known = s * given * columns
+                inner_products(
+                    along, flat, directions, 0, 0, x, 0, first_known, columns, 1, columns, given
+                )
+                for j in range(given):
+                    f = known[s, j]
+                    for c in range(columns):
+                        e[c] -= along[j] * f[c]
+                inner_products(along, flat, flat, 0, 0, x, 0, x, 0, 1, columns, 1)
+                zero = along[0] - 0.5 <= 0.0
+                left = 1.0 if zero else math.sqrt(along[0])
+                pivot *= left
+                for c in range(columns):
+                    e[c] = 0.0 if zero else e[c] / left
+            out[s, i, i] = 0.0 if zero else pivot
+            out[s, i, count + columns] = 0.0 if zero else 1.0
 
 
-def _stacks(rows: Any, lengths: Any, out: Any) -> None:
-    _small(rows, lengths[..., 0], _LEVEL, out)
+def _stacks(both: Any, lengths: Any, out: Any) -> None:
+    p = both.shape[1] - lengths.shape[1]
+    known, rows = (np.ascontiguousarray(x) for x in (both[:, :p], both[:, p:]))
+    _small(rows, lengths[..., 0], known, _LEVEL, out)
 
 
 @kernel
 def _tile(line, numbers, buf):  # type: ignore[no-untyped-def]
     """Work on one row after another; the work rows are one for each row of A."""
-    out, a, lengths, work = line[at.OUT], line[at.A], line[at.B], line[at.WORK]
+    out, known, lengths, work = line[at.OUT], line[at.A], line[at.B], line[at.WORK]
     rows, columns, size = line[at.ROWS], line[at.A_COLUMNS], line[at.OUT_COLUMNS]
-    one, no, first = compiled_once(1), rows < 0, out + rows
+    one, no, first, given = compiled_once(1), rows < 0, out + rows, line[at.A_ROWS] - rows
+    a = known + given * columns
     for i in range(rows):
         y, e = out + i * size, first + i * size
         for j in range(rows):
@@ -147,9 +187,29 @@ def _tile(line, numbers, buf):  # type: ignore[no-untyped-def]
         for c in range(columns):
             for p in range(LANES):
                 buf[e + c, p] *= buf[work, p]
+        if given:
+            multiply(
+                buf, work, one, known, columns, one, e, one, one, given, columns, one, no, no, no,
+                no, no, no,
+            )  # fmt: skip
+            for j in range(given):
+                f = known + j * columns
+                for c in range(columns):
+                    for p in range(LANES):
+                        buf[e + c, p] -= buf[work + j, p] * buf[f + c, p]
+            squares(buf, work, e, one, columns)
+            for p in range(LANES):
+                zero = buf[work, p] - 0.5 <= 0.0
+                left = 0.0 if zero else math.sqrt(buf[work, p])
+                buf[y + i, p] *= left
+                buf[e + columns, p] = 0.0 if zero else buf[e + columns, p]
+                buf[work, p] = 0.0 if zero else 1.0 / left
+            for c in range(columns):
+                for p in range(LANES):
+                    buf[e + c, p] *= buf[work, p]
 
 
 operation(
     "orthonormal", tile=_tile, blas=plain(_stacks), growth=1.0,
-    scratch=lambda node: node.shape[0],
+    scratch=lambda node: node.inputs[0].shape[0],
 )  # fmt: skip
