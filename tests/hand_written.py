@@ -225,7 +225,7 @@ def mlp_root(block, p: Parameters, factor: M, numbers: Numbers, width: int) -> M
         value = block.activated(p, z, width)
         return value * u[0] if u else value
 
-    weight = block._normalisation(p, width) / units
+    weight = (1.0 / block._mean_square(p, width)) / units
     # A shaped ReLU layer of the same width keeps the random numbers that it has always had.
     kept = block.activation == SHAPED_RELU and units == width
     if units < tokens and not kept:

@@ -87,7 +87,7 @@ def test_what_drives_the_limit_is_a_brownian_motion(member):
     block, samples = FAMILY[member], 20_000
     hidden = isinstance(block, sa.ShapedMLP)
     share = block.hidden_ratio if hidden else 1.0
-    numbers = RecordedNumbers(Keys(1, "chain"), torch.arange(samples), 0, (0,))
+    numbers = RecordedNumbers(Keys(1, "chain"), torch.arange(samples), 0, place=(0,))
     start = torch.linalg.cholesky(torch.tensor(V0)).expand(samples, -1, -1)
     p = at_depth(block, 0.0)
     block.root(p, start, numbers, 24)

@@ -185,12 +185,26 @@ def logistic_units(tokens: Any, project: Any, n: int) -> Any:
     return project(1.0 / (1.0 + exp(-z)) - 0.5 / (2.0 + z * z), n) / 12**0.5
 
 
+def one_gate_for_a_row(tokens: Any, project: Any, n: int) -> Any:
+    """A gate of a single unit for each token, and powers of units."""
+    gate = tanh(project(tokens, 1) / np.sqrt(n))
+    z = project(tokens, 12) / n**0.5
+    return gate * (project(z**2 - 0.3 * z**3, n) / 12**0.5)
+
+
+def units_of_two_heads(tokens: Any, project: Any, n: int) -> Any:
+    """Equal names in two heads, whose outputs are added to the number 0."""
+    heads = [project(tanh(project(tokens, 12, "in", h) / n**0.5), n, "out", h) for h in range(2)]
+    return np.float64(0.4) * sum(heads) / 2.0
+
+
 BRANCHES = (
     latent_mean, kernel_attention, mixed_units, different_gates, lengths,
     second_projection_of_units, summed_projections, scores_of_both, normed_branch_twice,
     units_twice, turned_queries, centred_units, tokens_as_keys, sum_before_its_terms,
     mean_of_unequal_parts, centred_unequal_parts, mean_of_units_and_rows, halves_less_their_mean,
     one_gate_for_all, tokens_before, logistic_units,
+    one_gate_for_a_row, units_of_two_heads,
 )  # fmt: skip
 
 
@@ -337,7 +351,7 @@ def test_weights_are_those_of_the_step() -> None:
     block, start = SumBeforeATerm(), State((torch.linalg.cholesky(torch.tensor(V0))[None],))
 
     def numbers() -> TorchNumbers:
-        return TorchNumbers(Keys(0, "chain"), torch.arange(1), 0, (0,))
+        return TorchNumbers(Keys(0, "chain"), torch.arange(1), 0, place=(0,))
 
     SEEN.clear()
     derived_step(block, at_depth(block, 0.0), start, numbers(), WIDTH)

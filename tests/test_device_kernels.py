@@ -85,6 +85,14 @@ OTHERS = {
     "stopped, fixed step": lambda: sa.integrate_sde(
         HOT, V0, horizon=0.6, step=0.05, samples=20, seed=7, radius=4.0, method="direct"
     ),
+    "tangents": lambda: sa.simulate_chain(
+        sa.WithTangents(sa.Normalised(sa.ShapedAttention(0.5), "before", norm="rms")),
+        V0,
+        width=16,
+        depth=3,
+        samples=3,
+        seed=7,
+    ),
     "continued": lambda: sa.continue_run(
         sa.simulate_chain(LAYER, V0, width=8, depth=2, samples=3, seed=7, keep_state=True), depth=4
     ),

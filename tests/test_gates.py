@@ -34,7 +34,7 @@ class _Shared(Numbers):
     numbers: Numbers
 
     def activated_gram(
-        self, name: str, factor: Any, count: int, activation: Any, copies: int = 1
+        self, name: str, factor: Any, count: int, activation: Any, copies: int = 1, head: int = 0
     ) -> Any:
         return self.numbers.activated_gram(name, factor, count, lambda h: activation(h, h))
 
@@ -119,7 +119,7 @@ def test_a_function_that_ignores_its_gate_is_refused() -> None:
     graph = Graph()
     factor = graph.node("input", (), (2, 2))
     with pytest.raises(ValueError, match="an activation does not depend on its argument"):
-        TracedNumbers(graph, ()).activated_gram("h", factor, 8, lambda z, u: u * u, copies=2)
+        TracedNumbers(graph).activated_gram("h", factor, 8, lambda z, u: u * u, copies=2)
 
 
 def test_gated_networks_can_be_trained() -> None:

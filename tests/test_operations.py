@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.numerics import primitives as pr
+from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.jit import LANES, tile_buffer
 from shaped_attention.numerics.operations import simple
@@ -110,6 +111,64 @@ def test_operations_of_a_constant(name: str) -> None:
     )
     expected = np.broadcast_to(function(x), (3, *value.shape))
     np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("function", "power", "scale"),
+    [(pr.arc_cosine_kernel, 1, 1e-250), (pr.unit_rows, 0, 1e-120)],
+)
+def test_small_matrices(function: Any, power: int, scale: float) -> None:
+    """The kernel of covariances, and unit rows, with their tangents."""
+    v = normals(LANES, 3, 5)
+    v, d = v @ v.mT, normals(LANES, 3, 3)
+    d = d + d.mT
+    graph = Graph()
+    x = graph.node("input", (), (3, 3))
+    program = assemble(graph, [x], [function(x).value()])
+    small = on_a_tile(program, scale * v.numpy()) / scale**power
+    np.testing.assert_allclose(small, function(v).numpy(), rtol=1e-12)
+    expected, moved = function(Dual(v, (d,))), function(Dual(scale * v, (scale * d,)))
+    for a, b in ((moved.value, expected.value), (moved.tangents[0], expected.tangents[0])):
+        np.testing.assert_allclose(a / scale**power, b, rtol=1e-6)
+
+
+@pytest.mark.quick
+def test_what_is_not_a_number_is_no_correlation() -> None:
+    graph = Graph()
+    x = graph.node("input", (), (2, 2))
+    program = assemble(graph, [x], [pr.arc_cosine_kernel(x).value()])
+    v = np.tile([[1.0, np.nan], [np.nan, 1.0]], (LANES, 1, 1))
+    (stacks,) = Plan.of(program, lambda _: None, np.zeros(1)).run([v], np.arange(LANES), 0)
+    for result in (on_a_tile(program, v), stacks):
+        assert np.isnan(result[:, 0, 1]).all()
+
+
+@pytest.mark.quick
+def test_a_constant_is_a_copy() -> None:
+    graph, buffer = Graph(), np.ones((1, 1))
+    first = graph.constant(buffer)
+    buffer[0, 0] = 2.0
+    assert graph.constant(buffer).node is not first.node
+    assert first.node.data == 1.0
+
+
+@pytest.mark.quick
+def test_shapes_that_do_not_fit() -> None:
+    """A program would read beyond the matrices."""
+    x = Graph().node("input", (), (3, 5))
+    for function, message in (
+        (lambda: pr.rotate(x, np.ones((1, 4))), r"turns must be of shape \(3, 2 J\) with 2 J <= 5"),
+        (lambda: pr.symmetric_noise(x, 3), r"numbers must be of shape \(1, 6\); got \(3, 5\)"),
+        (lambda: pr.arc_cosine_kernel(x), "matrix must be square"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            function()
+    with pytest.raises(TypeError, match=r"must be integers >= 1; got 0\.5; primitives.sqrt is"):
+        _ = x**0.5
+    for compared in (lambda: Dual(x, (x,)) == 0.0, lambda: bool(Dual(x, (x,)))):
+        with pytest.raises(TypeError, match="never on entries of a matrix"):
+            compared()
 
 
 @pytest.mark.quick

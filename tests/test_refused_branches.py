@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.numerics.primitives import by_mean_square, constant, tanh
+from shaped_attention.blocks.base import inside
+from shaped_attention.numerics.primitives import by_mean_square, constant, lower, tanh
 from tests import test_derived_branches
 from tests.test_derived_branches import V0, WIDTH, Custom
 
@@ -56,7 +57,17 @@ def two_operands(tokens: Any, project: Any, n: int) -> Any:
     )
 
 
+def unequal_sum(tokens: Any, project: Any, n: int) -> Any:
+    both = torch.cat([project(tokens, 4), project(tokens, 4)], -1)
+    return project(project(tokens, 12) + both, n) / n
+
+
+def triangular_units(tokens: Any, project: Any, n: int) -> Any:
+    return project(lower(tanh(project(tokens, 10))), n) / n
+
+
 REFUSED = {
+    triangular_units: "lower of rows has no exact chain",
     other_entries: r"or one number for each row, can be added to rows; got shape \((\d+, )?3, 5\)",
     a_vector: r"by a number for each row, or entry by entry by rows as wide; got shape \(8,\)",
     two_operands: "functions of entries act on one space; got a direct sum of 2 spaces",
@@ -83,6 +94,38 @@ def test_what_has_no_chain_says_why(branch: Any, eager: bool, monkeypatch: Any) 
     assert found.match(REFUSED[branch])
     assert found.match("without one, the block gives the reason as its no_chain")
     assert np.isfinite(sa.simulate_network(Custom(0), V0, **size).V.values).all()
+
+
+def test_sums_of_unequal_widths(monkeypatch: Any) -> None:
+    """Networks refuse them as well."""
+    monkeypatch.setattr(test_derived_branches, "BRANCHES", (unequal_sum,))
+    size = {"width": WIDTH, "depth": 1, "samples": 2, "progress": False}
+    with pytest.raises(ValueError, match=r"rows of 12 columns do not match .* \[4, 4\] columns"):
+        sa.simulate_chain(Custom(0), V0, **size)
+
+
+@dataclass(frozen=True)
+class Twice(sa.Block):
+    """A block inside this one, whose branch is used twice."""
+
+    inner: sa.Block
+    places: tuple[int, int]
+    gamma: float = 0.7
+    limit = "not needed"
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        first, second = (
+            self.inner.applied(p.inner, tokens, inside(project, place)) for place in self.places
+        )
+        return first + second
+
+
+def test_a_place_inside_a_block_has_its_numbers_once() -> None:
+    block = sa.ShapedMLP(0.5, activation="plain_relu", hidden=12)
+    size = {"width": WIDTH, "depth": 1, "samples": 2, "progress": False}
+    with pytest.raises(ValueError, match=r"'hidden' \(head 0\) are drawn twice in one step"):
+        sa.simulate_chain(Twice(block, (0, 0)), V0, **size)
+    assert np.isfinite(sa.simulate_chain(Twice(block, (0, 1)), V0, **size).V.values).all()
 
 
 @dataclass(frozen=True)

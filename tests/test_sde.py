@@ -58,7 +58,7 @@ def euler_by_hand(block, v0, horizon, steps, samples, seed):
         yield np.array([F @ F.T for F in paths])
         root = math.sqrt(h)
         common = root * TorchNumbers(keys, numbers, step).normal("linear", 1, len(pairs)).numpy()
-        scores = root * TorchNumbers(keys, numbers, step, (0,)).normal("scores", m, m).numpy()
+        scores = root * TorchNumbers(keys, numbers, step, place=(0,)).normal("scores", m, m).numpy()
         for sample, (F, z2) in enumerate(zip(paths, scores, strict=True)):
             z1 = np.zeros((m, m))
             for (i, j), number in zip(pairs, common[sample, 0], strict=True):

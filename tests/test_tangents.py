@@ -18,6 +18,7 @@ from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers, TracedNumbers
+from shaped_attention.numerics.operations.entrywise import sign
 from shaped_attention.numerics.operations.factorisations import split, stacked
 from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.primitives import by_length
@@ -42,6 +43,7 @@ UNARY: dict[str, tuple[Callable[[Any], Any], tuple[int, int]]] = {
     "transpose": (lambda x: x.mT, WIDE),
     "negative": (lambda x: -x, WIDE),
     "number": (lambda x: 2.0 - (1.0 + 3.0 * x - 0.5) / 7.0, WIDE),
+    "sign": (lambda x: x * sign(x), WIDE),
     "reciprocal": (lambda x: 2.0 / (3.0 + x * x).mT, WIDE),
     "over": (lambda x: x / (3.0 + x * x), WIDE),
     "tensor": (lambda x: PLAIN - (PLAIN * x + PLAIN) / PLAIN, COLUMN),
@@ -129,7 +131,7 @@ def test_products_of_matrices() -> None:
 def test_the_gram_matrix_of_activated_columns_has_no_rule() -> None:
     factor = Dual(normals(2, *SQUARE), (None,))
     torch_numbers = TorchNumbers(Keys(0, "chain"), torch.arange(2), 0)
-    for numbers in (torch_numbers, TracedNumbers(Graph(), ())):
+    for numbers in (torch_numbers, TracedNumbers(Graph())):
         with pytest.raises(ValueError, match=r"^the Gram matrix of hidden units does not"):
             numbers.activated_gram("hidden", factor, 5, pr.tanh)
 
@@ -276,7 +278,7 @@ def test_the_root_of_attention_traced(name: str) -> None:
     graph = Graph()
     inputs = [graph.node("input", (), (3, 3)) for _ in range(3)]
     root = block.root(
-        traced(block), Dual(inputs[0], tuple(inputs[1:])), TracedNumbers(graph, ()), WIDTH
+        traced(block), Dual(inputs[0], tuple(inputs[1:])), TracedNumbers(graph), WIDTH
     )
     roots = root if isinstance(root, list) else [root]
     outputs = [matrix.value() for dual in roots for matrix in (dual.value, *dual.tangents)]

@@ -240,7 +240,7 @@ class _Entropies:
         task, device = self.task, self.spec.device
         assert task.width is not None
         samples = torch.arange(first, first + len(factors), device=device)
-        numbers = TorchNumbers(task.keys, samples, point, (0,))
+        numbers = TorchNumbers(task.keys, samples, point, place=(0,))
         p, state = at_depth(block, point / task.steps), _state(factors, task, device)
         rows = [
             torch.special.entr(weights).sum(-1)

@@ -48,11 +48,11 @@ class RecordedNumbers(TorchNumbers):
         self.handed[name, head] = super().wishart(name, rows, dof, head)
         return self.handed[name, head]
 
-    def hidden_columns(self, name: str, rows: int, count: int) -> Iterator[Tensor]:
+    def hidden_columns(self, name: str, rows: int, count: int, head: int = 0) -> Iterator[Tensor]:
         """Draw columns and record the sum of g g^T; see `TorchNumbers.hidden_columns`."""
         gram = torch.zeros(len(self.samples), rows, rows, dtype=self.dtype)
-        self.handed[name, 0] = gram
-        for columns in super().hidden_columns(name, rows, count):
+        self.handed[name, head] = gram
+        for columns in super().hidden_columns(name, rows, count, head):
             gram += columns @ columns.mT
             yield columns
 

@@ -189,16 +189,19 @@ class NormTerms:
         return factor
 
 
+def summed(name: str) -> Callable[..., Any]:
+    """Return the method of a sum that adds what the parts return."""
+    return lambda self, p, *matrices: total(
+        [getattr(limit, name)(q, *matrices) for limit, q in self.parts(p)]
+    )
+
+
 class SumLimit(Limit, ABC):
     """A limit whose drifts and noises are the sums of those of its `parts`."""
 
     @abstractmethod
     def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
         """Return limits and their parameters; `p` are the parameters of the whole block."""
-
-    def factor_drift(self, p: Parameters, factor: M) -> M | None:
-        """Return the sum of the drifts."""
-        return total([limit.factor_drift(q, factor) for limit, q in self.parts(p)])
 
     def factor_noise(self, p: Parameters, factor: M, numbers: Numbers) -> M | None:
         """Return the sum of the noises, each of several parts with its own increments."""
@@ -209,17 +212,11 @@ class SumLimit(Limit, ABC):
             [x.factor_noise(q, factor, numbers.inside(i)) for i, (x, q) in enumerate(parts)]
         )
 
-    def growth(self, p: Parameters, v: M) -> M | None:
-        """Return the sum of the growths."""
-        return total([limit.growth(q, v) for limit, q in self.parts(p)])
-
     def decay(self, p: Parameters) -> Any:
         """Return the sum of the rates of decay."""
         return sum(limit.decay(q) for limit, q in self.parts(p))
 
-    def variance_noise(self, p: Parameters, v: M) -> M | None:
-        """Return the sum of the covariance rates."""
-        return total([limit.variance_noise(q, v) for limit, q in self.parts(p)])
+    factor_drift, growth, variance_noise = map(summed, ("factor_drift", "growth", "variance_noise"))
 
 
 def total(parts: Sequence[M | None]) -> M | None:
@@ -240,7 +237,7 @@ def is_superlinear(limit: Limit, p: Parameters, tokens: int, columns: int) -> bo
     v = graph.node("input", (), (tokens, tokens))
     inputs = {id(factor.node): 1.0, id(v.node): 2.0}
     traced = p.as_scalars()
-    numbers = TracedNumbers(graph, (), 1.0)
+    numbers = TracedNumbers(graph, increments=1.0)
     terms = (limit.factor_drift(traced, factor), limit.factor_noise(traced, factor, numbers))
     growth = limit.growth(traced, v)
     return any(x is not None and order(x, inputs) > _LINEAR for x in terms) or (

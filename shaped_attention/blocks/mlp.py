@@ -268,10 +268,6 @@ class ShapedMLP(Block):
             return (plus**2 + minus**2) / 2.0
         return mean_square(self._smooth, self._radius(p, width))
 
-    def _normalisation(self, p: Parameters, width: int) -> Any:
-        """Return c."""
-        return 1.0 / self._mean_square(p, width)
-
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the branch, whose weights are in order those of z, of u if gated, and W_post."""
         n = tokens.shape[-1]
@@ -279,4 +275,4 @@ class ShapedMLP(Block):
         hidden = self.activated(p, project(tokens, units, "hidden") / math.sqrt(n), n)
         if self.gated:
             hidden = hidden * (project(tokens, units, "gated") / math.sqrt(n))
-        return sqrt(self._normalisation(p, n) / units) * project(hidden, n, "output")
+        return sqrt(1.0 / self._mean_square(p, n) / units) * project(hidden, n, "output")

@@ -113,19 +113,20 @@ class Normalised(Block):
     @property
     def means(self) -> bool:
         """Whether the state needs the means of the tokens, which LayerNorm subtracts."""
-        return self.norm == "layer"
+        return self.norm == "layer" or self.inner.means
 
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the inner block's branch, with the norms before and after it."""
         result = self.inner.applied(p.inner, self._seen(p, tokens), project)
-        return self._normalised(p, result, self._eps_of_branch) if self._adds_normalised else result
+        eps = self.eps if self.branch_eps is None else self.branch_eps
+        return p.gain * normed(result, self.norm, eps) if self._adds_normalised else result
 
     def forward(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Apply the block, and normalise the result if `place` is "after"."""
         new = self.inner.skip_weight(p.inner) * tokens + p.inner.gamma * self.branch(
             p, tokens, project
         )
-        return self._normalised(p, new, self.eps) if self.place == "after" else new
+        return p.gain * normed(new, self.norm, self.eps) if self.place == "after" else new
 
     def attention_weights(
         self, p: Parameters, tokens: Tokens, project: Project
@@ -134,22 +135,12 @@ class Normalised(Block):
         return self.inner.attention_weights(p.inner, self._seen(p, tokens), project)
 
     def _seen(self, p: Parameters, tokens: Tokens) -> Tokens:
-        return self._normalised(p, tokens, self.eps) if self._sees_normalised else tokens
-
-    @property
-    def _sees_normalised(self) -> bool:
-        return self.place in ("before", "sandwich")
+        before = self.place in ("before", "sandwich")
+        return p.gain * normed(tokens, self.norm, self.eps) if before else tokens
 
     @property
     def _adds_normalised(self) -> bool:
         return self.place in ("branch", "sandwich")
-
-    @property
-    def _eps_of_branch(self) -> float:
-        return self.eps if self.branch_eps is None else self.branch_eps
-
-    def _normalised(self, p: Parameters, tokens: Tokens, eps: float) -> Tokens:
-        return p.gain * normed(tokens, self.norm, eps)
 
 
 def normed(tokens: Tokens, norm: str, eps: float) -> Tokens:

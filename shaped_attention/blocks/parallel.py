@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shaped_attention.blocks.base import Block, Project, Tokens, inside
-from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, total
+from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, summed, total
 from shaped_attention.blocks.parameters import Parameter, Parameters, at_depth, depths_of
 from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.checks import argument_error, check_skip
@@ -60,18 +60,12 @@ class ParallelLimit(SumLimit):
         rates = [limit.weight_rate(q) for limit, q in self.parts(p)]
         return sum(rate for rate in rates if rate is not None) if None not in rates else None
 
-    def speed(self, p: Parameters, factor: M) -> M | None:
-        """Return the sum of the branches' rates."""
-        return total([limit.speed(q, factor) for limit, q in self.parts(p)])
-
     def noise_drift(self, p: Parameters, factor: M) -> M | None:
         """Return the sum of the branches' own second orders; None if one has none."""
         parts = [limit.noise_drift(q, factor) for limit, q in self.parts(p) if has_noise(limit)]
         return None if any(part is None for part in parts) else total(parts)
 
-    def noise_along(self, p: Parameters, factor: M, direction: M) -> M | None:
-        """Return the sum of the branches' variance rates."""
-        return total([limit.noise_along(q, factor, direction) for limit, q in self.parts(p)])
+    speed, noise_along = summed("speed"), summed("noise_along")
 
 
 @dataclass(frozen=True, init=False)

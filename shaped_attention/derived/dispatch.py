@@ -24,7 +24,8 @@ def of_torch(name: str, args: Any, named: dict[str, Any]) -> Any:
         return joined(rows)
     operator = _OPERATORS.get(name)
     if operator is not None and not named:
-        return operator(*args)
+        a, b = args
+        return getattr(a, f"__{operator}__")(b) if is_rows(a) else getattr(b, f"__r{operator}__")(a)
     raise DerivationError(
         f"{name} of rows has no exact chain; shaped_attention.numerics.primitives has "
         "functions of single entries"
@@ -58,15 +59,9 @@ def joined(rows: Sequence[Any]) -> Any:
     return first.like([part for x in rows for part in x.scaled(power)], 1.0, power)
 
 
-_OPERATORS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("add", "radd"), lambda a, b: a + b if is_rows(a) else b + a),
-    **dict.fromkeys(("mul", "rmul", "multiply"),
-                    lambda a, b: a * b if is_rows(a) else b * a),
-    **dict.fromkeys(("sub", "subtract"),
-                    lambda a, b: a - b if is_rows(a) else b.__rsub__(a)),
-    **dict.fromkeys(("div", "true_divide", "truediv"),
-                    lambda a, b: a / b if is_rows(a) else b.__rtruediv__(a)),
-    **dict.fromkeys(("matmul", "rmatmul"),
-                    lambda a, b: a @ b if is_rows(a) else b.__rmatmul__(a)),
+_OPERATORS = {
+    "add": "add", "radd": "add", "mul": "mul", "rmul": "mul", "multiply": "mul", "sub": "sub",
+    "subtract": "sub", "div": "truediv", "true_divide": "truediv", "truediv": "truediv",
+    "matmul": "matmul", "rmatmul": "matmul",
 }  # fmt: skip
-"""Operators of torch with a tensor on the left."""
+"""Operators of torch, which rows take over from a tensor on the left."""

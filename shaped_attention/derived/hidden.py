@@ -27,11 +27,7 @@ class Hidden(Value):
         """Draw all entries of the bases, and apply the function."""
         for base in self.bases:
             base.space.make_explicit()
-        values = []
-        for base in self.bases:
-            (block,) = base.blocks(self._reveal)
-            values.append(block)
-        return [[self.entrywise(*values)]]
+        return [[self.entrywise(*(base.blocks(self._reveal)[0] for base in self.bases))]]
 
     def gram_root(self, count: int) -> Any:
         """Return a root of the Gram matrix of `count` rows, if entries are not needed; or None."""
@@ -57,7 +53,7 @@ class Hidden(Value):
         for x in used:
             x.gone = True
         gram = first.numbers.activated_gram(
-            first.name, left, units, self.entrywise, len(self.bases)
+            first.name, left, units, self.entrywise, len(self.bases), first.head
         )
         return cholesky(gram)
 
@@ -72,37 +68,26 @@ def waiting(rows: Any) -> Hidden | None:
 
 def entrywise(function: Callable[..., Any], *operands: Any) -> Any:
     """Apply a function of single entries to rows of the same number of columns."""
-    first = operands[0]
-    bases: list[Part] = []
-    readers: list[Callable[[dict[int, Any]], Any]] = []
+    first, inner = operands[0], []
     for x in operands:
         if len(x.parts) != 1:
             raise DerivationError(
                 f"functions of entries act on one space; got a direct sum of {len(x.parts)} "
                 "spaces: apply the function to each before they are joined"
             )
-        (part,) = x.parts
-        unify(part.space, first.parts[0].space)
+        unify(x.parts[0].space, first.parts[0].space)
         hidden = waiting(x)
-        inner, known = (hidden.entrywise, hidden.bases) if hidden else (lambda v: v, (part,))
-        bases += known
-        readers.append(_reader(inner, known, x.coefficient))
-    unique = list({id(base): base for base in bases}.values())
-    places = [id(base) for base in unique]
+        known = (hidden.entrywise, hidden.bases) if hidden else (lambda v: v, x.parts)
+        inner.append((x.coefficient, *known))
+    unique = list(dict.fromkeys(base for *_, bases in inner for base in bases))
 
     def combined(*values: Any) -> Any:
-        known = dict(zip(places, values, strict=True))
-        return function(*(read(known) for read in readers))
+        known = dict(zip(unique, values, strict=True))
+        return function(*(product(c, f(*(known[b] for b in bases))) for c, f, bases in inner))
 
     value = Hidden(unique, combined, first.reveal)
     most = max(operands, key=lambda x: x.count)
     return most.like([Part.of(ValuePart(value, 0), first.parts[0].space)])
-
-
-def _reader(
-    function: Callable[..., Any], bases: Sequence[Part], scale: Any
-) -> Callable[[dict[int, Any]], Any]:
-    return lambda known: product(scale, function(*(known[id(base)] for base in bases)))
 
 
 def gram_root(rows: Any) -> Any:

@@ -255,7 +255,7 @@ def same(a: Any, b: Any) -> bool:
 
 def is_number(x: Any) -> bool:
     """Return whether an operand is a number, a parameter included."""
-    if isinstance(x, Tensor | np.ndarray):
+    if isinstance(x, Tensor | np.ndarray | np.generic):
         return x.ndim < 2 and math.prod(x.shape) == 1
     return not hasattr(x, "shape")
 

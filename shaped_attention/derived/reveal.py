@@ -91,7 +91,8 @@ class Reveal:
         """Apply a primitive that needs entries, of which one argument is rows."""
         places = [k for k, x in enumerate(args) if isinstance(x, Rows)]
         primitive = getattr(primitives, function.__name__, None)
-        if primitive is None or len(places) != 1:
+        keeps_columns = function.__name__ in (*ENTRYWISE, "rotate", "softmax")
+        if primitive is None or len(places) != 1 or not keeps_columns:
             raise DerivationError(f"{function.__name__} of rows has no exact chain")
         (place,) = places
         rows = args[place]

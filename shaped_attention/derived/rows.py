@@ -109,6 +109,9 @@ class Rows(Extended):
         return [scaled_part(number, part) for part in self.parts]
 
     def __mul__(self, other: Any) -> Rows:
+        if isinstance(other, Rows) and min(self.columns, other.columns) == 1:
+            many, one = (self, other) if other.columns == 1 else (other, self)
+            return many * one.column()
         if isinstance(other, Rows):
             return entrywise(lambda x, y: x * y, self, other)
         if is_column(other):
@@ -171,6 +174,8 @@ class Rows(Extended):
 
     def _shifted(self, other: Any) -> Rows:
         """Add a number, or one to each row, to all entries."""
+        if isinstance(other, float | int) and other == 0.0:
+            return self
         if not (is_number(other) or is_column(other)):
             raise DerivationError(
                 "only rows, or one number for each row, can be added to rows; got shape "
@@ -236,6 +241,13 @@ class Rows(Extended):
         if power:
             scale = product(scale, self.reveal.root**power)
         return product(scale, products)
+
+    def column(self) -> Any:
+        """Return the entries of rows with a single column, a plain column (m, 1)."""
+        (part,) = self.parts
+        part.space.make_explicit()
+        [[block]] = self.blocks()
+        return repeated(product(self.coefficient, block), self.count)
 
     def squares(self) -> Any:
         """Return the squared lengths, a column (m, 1)."""

@@ -62,9 +62,20 @@ class Space:
         return self if self._same is None else self._same.now()
 
     def pieces(self, sizes: Sequence[int]) -> list[Space]:
-        """Return the spaces of blocks of columns of these sizes; each call returns the same."""
-        if not self._pieces:
+        """Return the spaces of blocks of columns of these sizes; each call returns the same.
+
+        Raises
+        ------
+        DerivationError
+            If the sizes are not those of all columns, or differ from those of another call.
+        """
+        if not self._pieces and sum(sizes) == self.size:
             self._pieces = [Space(size) for size in sizes]
+        if [x.size for x in self._pieces] != list(sizes):
+            raise DerivationError(
+                f"rows of {self.size} columns do not match those of a direct sum of spaces of "
+                f"{list(sizes)} columns"
+            )
         return self._pieces
 
     def make_explicit(self) -> None:

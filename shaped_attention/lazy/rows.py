@@ -89,6 +89,8 @@ class Operators(Vectors):
         name = function.__name__
         if name == "row_squares":
             return self.squares()
+        if name == "constant":
+            return self._plain(np.asarray(args[0], dtype=np.float64))
         if name == "unit_rows":
             return self * reciprocal_or_one(self.squares())
         if name == "concatenate":
@@ -154,6 +156,8 @@ class Rows(Operators, Coordinates):
         other = self._plain(other)
         if not isinstance(other, Rows | Tensor | int | float | np.number):
             return NotImplemented
+        if isinstance(other, int | float) and other == 0.0:
+            return self
         if is_vector(other):
             return explicitly(torch.add, self, other)
         if not isinstance(other, Rows):

@@ -146,6 +146,9 @@ class Draws:
     compiled: bool = True
     _next: int = field(default=0, repr=False)
 
+    def __post_init__(self) -> None:
+        self.samples = self.samples.long()  # counter words are made by shifts of 32 bits
+
     @property
     def _on_host(self) -> bool:
         """Whether the compiled generator makes the numbers."""

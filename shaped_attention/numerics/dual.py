@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import matmul, mul
 from typing import Any
 
 from shaped_attention.numerics.graph import Extended, filled
@@ -81,15 +82,16 @@ class Dual(Extended):
             )
         return other.value, zip(self.tangents, other.tangents, strict=True)
 
-    def __matmul__(self, other: Any) -> Dual:
+    def _times(self, other: Any, times: Callable[[Any, Any], Any]) -> Any:
         if self._yields(other):
             return NotImplemented
         a = self.value
         b, pairs = self._pairs(other)
-        return Dual(
-            a @ b,
-            tuple(_sum(of(d, lambda d: d @ b), of(e, lambda e: a @ e)) for d, e in pairs),
-        )
+        moved = (_sum(of(d, lambda d: times(d, b)), of(e, lambda e: times(a, e))) for d, e in pairs)
+        return Dual(times(a, b), tuple(moved))
+
+    def __matmul__(self, other: Any) -> Dual:
+        return self._times(other, matmul)
 
     def __rmatmul__(self, other: Any) -> Dual:
         return self.through(other @ self.value, lambda d: other @ d)
@@ -104,14 +106,7 @@ class Dual(Extended):
     __radd__ = __add__
 
     def __mul__(self, other: Any) -> Dual:
-        if self._yields(other):
-            return NotImplemented
-        a = self.value
-        b, pairs = self._pairs(other)
-        return Dual(
-            a * b,
-            tuple(_sum(of(d, lambda d: d * b), of(e, lambda e: a * e)) for d, e in pairs),
-        )
+        return self._times(other, mul)
 
     __rmul__ = __mul__
 
@@ -127,9 +122,6 @@ class Dual(Extended):
         if len(getattr(other, "shape", ())) >= 2:
             return self.still(other) / self
         return self.through(q := other / self.value, lambda d: (-1.0) * (q * (d / self.value)))
-
-    def __bool__(self) -> bool:
-        raise TypeError("a description may branch on sizes, never on entries of a matrix")
 
 
 def of(tangent: Any, rule: Callable[[Any], Any]) -> Any:

@@ -68,31 +68,25 @@ class Graph:
         shape: Shape,
         scalars: Sequence[Number] = (),
         integers: Sequence[int] = (),
-        *,
-        lower: bool = False,
-        data: NDArray[np.float64] | None = None,
-        address: Hashable = None,
-        inside: tuple[Graph, Node] | None = None,
+        **named: Any,
     ) -> Matrix:
         """Return the value of an operation; append it unless the trace already has it."""
-        new = Node(
-            kind, tuple(inputs), shape, tuple(scalars), tuple(integers), lower, data, address,
-            inside,
-        )  # fmt: skip
+        new = Node(kind, tuple(inputs), shape, tuple(scalars), tuple(integers), **named)
         # Inputs, constants and sums over hidden units are always distinct.
-        if (inputs or address is not None) and inside is None:
-            numbers = tuple(name_of(x) for x in scalars)
-            where = tuple(id(x) for x in inputs)
-            key = (kind, where, shape, numbers, tuple(integers), lower, address)
-            if key in self._known:
-                return Matrix(self, self._known[key])
-            self._known[key] = new
+        if (inputs or new.address is not None) and new.inside is None:
+            key = (
+                kind, shape, tuple(map(id, inputs)), tuple(map(name_of, scalars)), new.integers,
+                new.lower, new.address,
+            )  # fmt: skip
+            known = self._known.setdefault(key, new)
+            if known is not new:
+                return Matrix(self, known)
         self.nodes.append(new)
         return Matrix(self, new)
 
     def constant(self, array: NDArray[np.float64]) -> Matrix:
         """Return a constant matrix; equal ones are stored once."""
-        entries = np.ascontiguousarray(array, dtype=np.float64)
+        entries = np.array(array, dtype=np.float64, order="C")  # which the caller may change
         for known in self.nodes:
             if known.data is not None and np.array_equal(known.data, entries):
                 return Matrix(self, known)
@@ -115,6 +109,23 @@ class Operand:
 
     def __rsub__(self: Any, other: Any) -> Any:
         return (-1.0) * self + other
+
+    def __pow__(self: Any, power: float) -> Any:
+        if not isinstance(power, float | int) or power < 1 or power != int(power):
+            raise TypeError(
+                f"powers of matrices in descriptions must be integers >= 1; got {power}; "
+                "primitives.sqrt is the square root"
+            )
+        return self if power == 1 else self * self ** (power - 1)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a description may branch on sizes, never on entries of a matrix")
+
+    def _compared(self, other: object) -> bool:
+        return bool(self)
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compared
+    __hash__ = object.__hash__
 
 
 class Extended(Operand):
@@ -232,7 +243,9 @@ class Matrix(Operand):
         rows, columns = self.shape
         a = _expanded(self, (max(rows, b.shape[0]), max(columns, b.shape[1])))
         _broadcast(a, b)
-        result = self.graph.node("over", (a.node, b.node), a.shape, lower=a.node.lower)
+        # A zero of both is not a zero of the quotient.
+        lower = a.node.lower and b.shape != a.shape
+        result = self.graph.node("over", (a.node, b.node), a.shape, lower=lower)
         return Matrix(self.graph, result.node, product(a.coefficient, 1.0 / b.coefficient))
 
     def linear(
@@ -251,15 +264,6 @@ class Matrix(Operand):
         flat = self.plain()
         inverse = self.graph.node("reciprocal", (flat.node,), flat.shape)
         return Matrix(self.graph, inverse.node, product(other, 1.0 / flat.coefficient))
-
-    def __bool__(self) -> bool:
-        raise TypeError("a description may branch on sizes, never on entries of a matrix")
-
-    def _compared(self, other: object) -> bool:
-        return bool(self)
-
-    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compared
-    __hash__ = object.__hash__
 
 
 def _matrix(other: Any) -> Matrix:

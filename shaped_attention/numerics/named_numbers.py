@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,7 +23,6 @@ from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.primitives import NO_RULE, Numbers
-from shaped_attention.numerics.scalars import Number
 
 HIDDEN_AT_A_TIME = 256
 """Number of hidden units drawn at once; even, and fixed so that chunks do not reorder a sum."""
@@ -52,28 +51,38 @@ class Keys:
         return known
 
 
+@dataclass(kw_only=True)
 class _OncePerStep(Numbers):
-    """Numbers of a place, none of which can be drawn twice in a step: a base of dataclasses."""
+    """Numbers of a place, none of which can be drawn twice in a step.
 
-    place: tuple[int, ...]
-    increments: Any
-    _taken: set[tuple[str, int]]
+    Parameters
+    ----------
+    place
+        Place of the block in the layer, which distinguishes its numbers from those of other blocks.
+    increments
+        Standard deviation of the Brownian increments of a limit, the root of the step; None for
+        the numbers of a chain.
+    """
+
+    place: tuple[int, ...] = ()
+    increments: Any = None
+    _taken: set[Hashable] = field(default_factory=set, repr=False)
 
     def inside(self, index: int) -> Self:
         """Return the numbers of a block inside this one."""
-        return replace(cast(Any, self), place=(*self.place, index), _taken=set())
+        return replace(self, place=(*self.place, index))
 
     def again(self) -> Self:
         """Return the numbers of the same step, of which none is drawn yet."""
-        return replace(cast(Any, self), _taken=set())
+        return replace(self, _taken=set())
 
     def _address(self, name: str, head: int) -> Hashable:
-        if (name, head) in self._taken:
+        if (self.place, name, head) in self._taken:
             raise ValueError(
                 f"the numbers {name!r} (head {head}) are drawn twice in one step of a block; "
                 "give each draw a different name"
             )
-        self._taken.add((name, head))
+        self._taken.add((self.place, name, head))
         return (self.place, name)
 
 
@@ -89,22 +98,14 @@ class TorchNumbers(_OncePerStep):
         Integer tensor (B,) of sample numbers in [0, 2^32).
     step
         Layer or step number in [0, 2^32), or one for each sample (B,).
-    place
-        Place of the block in the layer.
     dtype
         Type of the returned numbers, which are made in float64.
-    increments
-        Standard deviation of the Brownian increments of a limit, the root of the step; None for
-        the numbers of a chain.
     """
 
     keys: Keys
     samples: Int[Tensor, " B"]
     step: int | Int[Tensor, " B"]
-    place: tuple[int, ...] = ()
     dtype: torch.dtype = field(default_factory=lambda: torch.float64)
-    increments: float | None = None
-    _taken: set[tuple[str, int]] = field(default_factory=set, repr=False)
 
     def _draws(self, name: str, head: int) -> Draws:
         key = self.keys.key(self._address(name, head))
@@ -126,23 +127,24 @@ class TorchNumbers(_OncePerStep):
         return self._draws(name, head).wishart_factor(rows, dof)
 
     def activated_gram(
-        self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1
-    ) -> Float[Tensor, "B m m"]:
+        self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1,
+        head: int = 0,
+    ) -> Float[Tensor, "B m m"]:  # fmt: skip
         """Return Gram matrices of `count` activated columns (see `Numbers`)."""
         if self.increments is not None:
-            return super().activated_gram(name, factor, count, activation, copies)
+            return super().activated_gram(name, factor, count, activation, copies, head)
         if isinstance(factor, Dual):
             raise ValueError(NO_RULE)
         m, inner = factor.shape[-2:]
         total = factor.new_zeros(*factor.shape[:-2], m, m)
-        for gaussian in self.hidden_columns(name, copies * inner, count):
+        for gaussian in self.hidden_columns(name, copies * inner, count, head):
             hidden = activation(*(factor @ part for part in gaussian.split(inner, dim=-2)))
             total = total + hidden @ hidden.mT
         return total
 
-    def hidden_columns(self, name: str, rows: int, count: int) -> Iterator[Tensor]:
+    def hidden_columns(self, name: str, rows: int, count: int, head: int = 0) -> Iterator[Tensor]:
         """Yield a Gaussian matrix (B, rows, count), a fixed number of columns at a time."""
-        yield from self._draws(name, 0).column_blocks(rows, count, HIDDEN_AT_A_TIME)
+        yield from self._draws(name, head).column_blocks(rows, count, HIDDEN_AT_A_TIME)
 
 
 @dataclass
@@ -153,17 +155,9 @@ class TracedNumbers(_OncePerStep):
     ----------
     graph
         The trace, in which equal numbers are one node.
-    place
-        Place of the block in the layer, which distinguishes its numbers from those of other blocks.
-    increments
-        Standard deviation of the Brownian increments of a limit, the root of the step; None for
-        the numbers of a chain.
     """
 
     graph: Graph
-    place: tuple[int, ...]
-    increments: Number | None = None
-    _taken: set[tuple[str, int]] = field(default_factory=set, repr=False)
 
     def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Matrix:
         """Return independent standard normals (rows, columns)."""
@@ -183,14 +177,15 @@ class TracedNumbers(_OncePerStep):
         )  # fmt: skip
 
     def activated_gram(
-        self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1
-    ) -> Matrix:
+        self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1,
+        head: int = 0,
+    ) -> Matrix:  # fmt: skip
         """Return the Gram matrix of `count` activated columns (see `Numbers`)."""
         if self.increments is not None:
-            return super().activated_gram(name, factor, count, activation, copies)
+            return super().activated_gram(name, factor, count, activation, copies, head)
         if isinstance(factor, Dual):
             raise ValueError(NO_RULE)
-        address = self._address(name, 0)
+        address = self._address(name, head)
         flat = factor.value()
         inside = Graph()
         rows = flat.shape[0]
@@ -198,7 +193,7 @@ class TracedNumbers(_OncePerStep):
         result = activation(*hidden).value()
         check_activation(inside, [x.node for x in hidden], result.node)
         return self.graph.node(
-            "activated_gram", (flat.node,), (rows, rows), (), (0, count, copies),
+            "activated_gram", (flat.node,), (rows, rows), (), (2 * head, count, copies),
             address=address, inside=(inside, result.node),
         )  # fmt: skip
 

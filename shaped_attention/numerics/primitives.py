@@ -82,8 +82,9 @@ class Numbers:
         raise ValueError(_ONLY_INCREMENTS)
 
     def activated_gram(
-        self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1
-    ) -> Any:
+        self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1,
+        head: int = 0,
+    ) -> Any:  # fmt: skip
         """Return sum_i s(h_i) s(h_i)^T over `count` independent h_i ~ N(0, F F^T).
 
         F (m, c) is `factor`; s acts on every entry. With `copies` = 2 it is a function s(h_i, u_i)

@@ -127,7 +127,6 @@ class _Assembler:
         self.nodes, self.inputs, self.results = nodes, inputs, results
         self.rows = _Rows()
         self.offset: dict[int, int] = {}
-        self.owner: dict[int, Node] = {}
         self.scalars: list[Number] = []
         self.places: dict[Hashable, int] = {}
         self.addresses: list[Hashable] = []
@@ -146,8 +145,8 @@ class _Assembler:
             if node.kind == "concatenate":
                 column = 0
                 for part in node.inputs:
-                    fresh = self._in_place(part) and self.uses[id(part)] == 1
-                    if fresh and id(part) not in self.inside:
+                    known = OPERATIONS.get(part.kind)
+                    if known and known.in_place and self.uses[id(part)] == 1:
                         self.inside[id(part)] = (node, column)
                     column += part.shape[1]
 
@@ -198,13 +197,6 @@ class _Assembler:
         alive[id(node)] = (self.offset[id(node)], count)
         ends.setdefault(self.last.get(id(node), len(self.nodes)), []).append(id(node))
 
-    def _in_place(self, part: Node) -> bool:
-        return part.kind in OPERATIONS and OPERATIONS[part.kind].in_place
-
-    def _kept(self, node: Node) -> bool:
-        """Return whether the value of a node must outlive an operation on it."""
-        return self.uses[id(node)] > 1 or node.kind in ("input", "constant")
-
     def _scalar(self, number: Number) -> int:
         place = self.places.setdefault(name_of(number), len(self.scalars))
         if place == len(self.scalars):
@@ -242,7 +234,10 @@ class _Assembler:
         if node.kind == "concatenate":
             self._emit_parts(node, line)
             return None
-        scratch, copied = faces.scratch(node), faces.overwrites and self._kept(node.inputs[0])
+        scratch, first = faces.scratch(node), node.inputs[0] if node.inputs else node
+        # The value of an input that is needed later must outlive the operation.
+        kept = self.uses[id(first)] > 1 or first.kind in ("input", "constant")
+        copied = faces.overwrites and kept
         work = None
         if scratch or copied:
             rows = scratch + (_count(node.inputs[0]) if copied else 0)

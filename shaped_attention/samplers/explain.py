@@ -241,7 +241,9 @@ def listing(program: Program, results: Sequence[str]) -> tuple[str, ...]:
         if node.inside is not None:
             inside, result = node.inside
             inner = needed([result], inside.nodes)
-            labels = {id(x): "h" if x.kind == "input" else f"h{k}" for k, x in enumerate(inner)}
+            copies = [x for x in inner if x.kind == "input"]
+            labels = {id(x): f"h{k}" for k, x in enumerate(inner)}
+            labels |= {id(x): "h" + "'" * k for k, x in enumerate(copies)}
             lines += [f"      {_instruction(x, labels)}" for x in inner if x.kind != "input"]
     for name, node in zip(results, program.results, strict=True):
         lines.append(f"  {name}: {names[id(node)]}")

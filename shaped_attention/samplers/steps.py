@@ -284,7 +284,7 @@ def _traced_layer(
         state = chain_step(blocks, parameters, start, numbers_at, width)
         outputs = list(state.factors)
         if weights:
-            again = TracedNumbers(graph, (0,))
+            again = TracedNumbers(graph, place=(0,))
             outputs += [x for _, x in seen_weights(first, parameters[0], start, again, width)]
     return graph, inputs, outputs
 
@@ -294,7 +294,7 @@ def traced_numbers(graph: Graph, increments: float | None) -> NumbersAt:
     places: dict[tuple[int, ...], Numbers] = {}
 
     def numbers_at(place: tuple[int, ...]) -> Numbers:
-        return places.setdefault(place, TracedNumbers(graph, place, increments))
+        return places.setdefault(place, TracedNumbers(graph, place=place, increments=increments))
 
     return numbers_at
 

@@ -164,7 +164,7 @@ class PairStepper(TorchStepper):
         state, common = State(tuple(factors)), torch.zeros_like(limit)
         increments: dict[tuple[int, ...], Tensor] = {}
         for i, (block, p) in enumerate(zip(blocks, parameters, strict=True)):
-            numbers = RecordedNumbers(task.keys, self.numbers_of(batch), point, (i,))
+            numbers = RecordedNumbers(task.keys, self.numbers_of(batch), point, place=(i,))
             state = block.step(p, state, numbers, width)
             handed, skip = numbers.handed, block.skip_weight(p)
             dof = width // groups - task.tokens

@@ -157,8 +157,8 @@ DERIVED = [
     Mutant(
         "torch-subtracts-rows-that-it-adds",
         _FOLDER + "dispatch.py",
-        '**dict.fromkeys(("add", "radd"), lambda a, b: a + b if is_rows(a) else b + a),',
-        '**dict.fromkeys(("add", "radd"), lambda a, b: a - b if is_rows(a) else b + a),',
+        '"add": "add"',
+        '"add": "sub"',
         ("test_derived_branches.py::test_a_norm_keeps_the_sign[1.0]",),
         blind=True,
     ),
@@ -205,8 +205,8 @@ DERIVED = [
     Mutant(
         "scaled-entries-without-their-scale",
         _FOLDER + "hidden.py",
-        "return lambda known: product(scale, function(*(known[id(base)] for base in bases)))",
-        "return lambda known: function(*(known[id(base)] for base in bases))",
+        "product(c, f(*(known[b] for b in bases)))",
+        "f(*(known[b] for b in bases))",
         ("test_derived_roots.py::test_same_paths[mlp, shaped tanh]",),
         blind=True,
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_DIRECTIONS = "shaped_attention/lazy/directions.py"
 _FORGETTING = "shaped_attention/lazy/forgetting.py"
 _LOW_RANK = "shaped_attention/lazy/low_rank.py"
 _MATRICES = "shaped_attention/lazy/matrices.py"
@@ -50,6 +49,37 @@ LAZY = [
         "            if given:\n",
         "            if given < 0:\n",
         ("test_lazy_matrices.py::test_projecting_once_is_not_enough",),
+    ),
+    Mutant(
+        "lazy-rounding-along-known-directions-counts",
+        "shaped_attention/numerics/operations/orthonormal.py",
+        "zero = along[0] - 0.5 <= 0.0",
+        "zero = along[0] <= 0.0",
+        ("test_lazy_corners.py::test_rows_that_nearly_depend_on_others[0.0001-8]",),
+    ),
+    Mutant(
+        "lazy-plain-numbers-are-constants",
+        "shaped_attention/lazy/weights.py",
+        "constant = x.shape[-1], not (x.requires_grad or has_tangent(x))",
+        "constant = x.shape[-1], True",
+        ("test_lazy_corners.py::test_gradients_through_a_projection_of_plain_numbers",),
+        blind=True,
+    ),
+    Mutant(
+        "lazy-drawn-entries-are-no-border",
+        "shaped_attention/lazy/forgetting.py",
+        "if above.explicit:",
+        "if above.explicit and not shared:",
+        ("test_lazy_corners.py::test_a_gradient_below_tokens_whose_entries_were_drawn",),
+        blind=True,
+    ),
+    Mutant(
+        "update-norm-with-decay",
+        _OPTIMIZERS,
+        "norms[name] = rate * state.of_rank(state.pure).norm()",
+        "norms[name] = rate * state.of_rank(state.buffer).norm()",
+        ("test_lazy_corners.py::test_the_norm_of_an_update_leaves_out_weight_decay[0.0]",),
+        blind=True,
     ),
     Mutant(
         "lazy-ones-not-uniform",

@@ -83,15 +83,23 @@ PROGRAMS = [
     Mutant(
         "trace-shares-operations-of-other-scalars",
         _GRAPH,
-        "tuple(name_of(x) for x in scalars)",
+        "tuple(map(name_of, scalars))",
         "tuple(0 for x in scalars)",
         ("test_tracing.py::test_equal_operations_are_done_once",),
     ),
     Mutant(
+        "plan-constants-of-one-sample",
+        "shaped_attention/numerics/plan.py",
+        "np.repeat(x, min(size, count), 0)",
+        "x",
+        ("test_operations.py::test_operations_of_a_constant[softmax]",),
+        blind=True,
+    ),
+    Mutant(
         "trace-factorises-in-place-of-a-copy",
         _PROGRAM,
-        'return self.uses[id(node)] > 1 or node.kind in ("input", "constant")',
-        'return self.uses[id(node)] > 9 or node.kind in ("input", "constant")',
+        'kept = self.uses[id(first)] > 1 or first.kind in ("input", "constant")',
+        'kept = self.uses[id(first)] > 9 or first.kind in ("input", "constant")',
         ("test_tracing.py::test_traced_and_torch_agree[twice]",),
     ),
     Mutant(

@@ -91,8 +91,8 @@ SAMPLERS = [
     Mutant(
         "torch-same-numbers-in-every-step",
         _TORCH,
-        "self.task.keys, samples, step, place, self.dtype, increments",
-        "self.task.keys, samples, 0, place, self.dtype, increments",
+        "self.task.keys, samples, step, self.dtype, place=place, increments=increments",
+        "self.task.keys, samples, 0, self.dtype, place=place, increments=increments",
         ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
         blind=True,
     ),

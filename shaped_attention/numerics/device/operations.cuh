@@ -235,6 +235,7 @@ HERE real logistic(real a) {
 }
 
 ENTRYWISE(reciprocal, 1 / a)
+ENTRYWISE(sign, a > 0 ? real(1) : a < 0 ? real(-1) : a)
 ENTRYWISE(sqrt_of, sqrt(a))
 ENTRYWISE(exp_of, exp(a))
 ENTRYWISE(tanh_of, tanh(a))
@@ -358,8 +359,8 @@ OPERATION(arc_cosine) {
     const real a = x.b[L::A + i * (L::ROWS + 1)], b = x.b[L::A + j * (L::ROWS + 1)];
     real value = pi * a;
     if (j < i) {
-      const real size = sqrt(a * b);
-      real r = size > 0 ? x.b[L::A + e] / size : real(0);
+      const real size = sqrt(a) * sqrt(b);
+      real r = size != 0 ? x.b[L::A + e] / size : real(0);
       r = r > 1 ? real(1) : r < -1 ? real(-1) : r;
       value = size * (sqrt(1 - r * r) + r * (pi - acos(r)));
     }

@@ -11,7 +11,7 @@ from shaped_attention.numerics.jit import LANES, kernel, scalar
 from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.entrywise import leaky, sign, sqrt
 from shaped_attention.numerics.operations.parts import diagonal
-from shaped_attention.numerics.operations.registry import M, operation, primitive
+from shaped_attention.numerics.operations.registry import M, check_square, operation, primitive
 from shaped_attention.numerics.operations.stacks import mirror, plain
 from shaped_attention.numerics.vectormath import arccos
 
@@ -42,7 +42,9 @@ def _with_tangents(v: Dual) -> Dual:
     return v.through(arc_cosine_kernel(v.value), tangent)
 
 
-@primitive(trace=lambda v: v.elementwise("arc_cosine"), tangent=_with_tangents)
+@primitive(
+    trace=lambda v: v.elementwise("arc_cosine"), tangent=_with_tangents, check=check_square
+)  # fmt: skip
 def arc_cosine_kernel(v: M) -> M:
     """Return sqrt(V_aa V_bb) J(rho_ab), J(r) = sqrt(1 - r^2) + r (pi - arccos r).
 
@@ -63,9 +65,10 @@ def arc_cosine_kernel(v: M) -> M:
 @scalar
 def _value(a, b, c):  # type: ignore[no-untyped-def]
     """Return the kernel of two tokens with the variances a, b and the covariance c."""
-    scale = math.sqrt(a * b)
-    r = c / scale if scale > 0.0 else 0.0
-    r = max(-1.0, min(1.0, r))
+    # Roots before the product, which could underflow; what is not a number remains so.
+    scale = math.sqrt(a) * math.sqrt(b)
+    r = c / scale if scale != 0.0 else 0.0
+    r = 1.0 if r > 1.0 else -1.0 if r < -1.0 else r
     return scale * (math.sqrt(1.0 - r * r) + r * (math.pi - arccos(r)))
 
 

@@ -26,9 +26,6 @@ from shaped_attention.numerics.operations.registry import (
 from shaped_attention.numerics.operations.stacks import Array, Place, Step, flat, plain
 from shaped_attention.numerics.scalars import AnyNumber
 
-_STEEP = 2.0**100
-"""The hyperbolic tangent of this number times x is the sign of x, also in single precision."""
-
 
 @primitive(
     trace=on_entries("sqrt"), number=np.sqrt, of_float=math.sqrt,
@@ -92,12 +89,14 @@ def leaky(x: M, plus: AnyNumber, minus: AnyNumber) -> M:
     return plus * entries.clamp(min=0.0) + minus * entries.clamp(max=0.0)
 
 
+def _still_sign(x: Dual) -> Dual:
+    return x.still(sign(x.value))
+
+
+@primitive(trace=on_entries("sign"), tangent=_still_sign)
 def sign(x: M) -> M:
     """Return 1, 0 or -1 for every entry; its derivative counts as 0."""
-    if isinstance(x, Dual):
-        still: Any = x.still(sign(x.value))
-        return still
-    return tanh(tensor(_STEEP * x))
+    return tensor(torch.sign(tensor(x)))
 
 
 # On tiles, and on the entries of stacks where NumPy would take several passes.
@@ -117,6 +116,14 @@ def _reciprocal_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
     for i in range(line[at.ROWS] * line[at.COLUMNS]):
         for p in range(LANES):
             buf[line[at.OUT] + i, p] = 1.0 / buf[line[at.A] + i, p]
+
+
+@scalar
+def _sign_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    for i in range(line[at.ROWS] * line[at.COLUMNS]):
+        for p in range(LANES):
+            x = buf[line[at.A] + i, p]
+            buf[line[at.OUT] + i, p] = 1.0 if x > 0.0 else -1.0 if x < 0.0 else x
 
 
 @kernel
@@ -192,12 +199,13 @@ def _leaky_stacks(step: Step, place: Place, out: Array, a: Array) -> None:
 
 for _kind, _tile, _blas, _growth in (
     ("reciprocal", _reciprocal_tile, plain(np.reciprocal), -1.0),
+    ("sign", _sign_tile, plain(np.sign), 0.0),
     ("sqrt", _sqrt_tile, plain(np.sqrt), 0.5),
     ("exp", _exp_tile, plain(np.exp), lambda orders: math.inf if orders[0] > 0.0 else 0.0),
     ("tanh", _tanh_tile, plain(np.tanh), bounded),
-    ("normal_cdf", _normal_cdf_tile, flat(_normal_cdfs), bounded),
-    ("sigmoid", _sigmoid_tile, flat(_sigmoids), bounded),
-    ("softplus", _softplus_tile, flat(_softplus_values), 1.0),
+    ("normal_cdf", _normal_cdf_tile, flat(_normal_cdfs), 0.0),
+    ("sigmoid", _sigmoid_tile, flat(_sigmoids), 0.0),
+    ("softplus", _softplus_tile, flat(_softplus_values), lambda orders: max(0.0, orders[0])),
     ("leaky", _leaky_tile, _leaky_stacks, 1.0),
 ):
     operation(_kind, tile=_tile, blas=_blas, growth=_growth, entrywise=True)

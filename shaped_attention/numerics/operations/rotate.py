@@ -23,7 +23,15 @@ def _traced(matrix: Matrix, turns: NDArray[np.float64]) -> Matrix:
     return Matrix(flat.graph, result.node, flat.coefficient)
 
 
-@primitive(trace=_traced, rule=linear)
+def _check_turns(matrix: Any, turns: NDArray[np.float64]) -> None:
+    rows, columns = tuple(matrix.shape)[-2:]
+    if turns.shape[0] != rows or turns.shape[1] % 2 or turns.shape[1] > columns:
+        raise ValueError(
+            f"turns must be of shape ({rows}, 2 J) with 2 J <= {columns}; got {turns.shape}"
+        )
+
+
+@primitive(trace=_traced, rule=linear, check=_check_turns)
 def rotate(matrix: M, turns: NDArray[np.float64]) -> M:
     """Rotate pairs of columns in each row.
 

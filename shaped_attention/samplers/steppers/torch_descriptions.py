@@ -203,7 +203,7 @@ class DescriptionStepper(TorchStepper, Brownian, Clocked):
         def at(place: tuple[int, ...]) -> TorchNumbers:
             if place not in places:
                 places[place] = TorchNumbers(
-                    self.task.keys, samples, step, place, self.dtype, increments
+                    self.task.keys, samples, step, self.dtype, place=place, increments=increments
                 )
             return places[place]
 
