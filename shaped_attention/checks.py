@@ -332,3 +332,15 @@ def _is_list(value: Any, test: Callable[[Any], bool]) -> bool:
         return True
     listed = hasattr(value, "__len__") and hasattr(value, "__iter__")
     return listed and not isinstance(value, str | bytes | Mapping) and all(map(test, value))
+
+
+def check_new_name(taken: set[tuple[str, int]], name: str | None, head: int) -> None:
+    """Raise ValueError if a matrix of this name and head is taken; afterwards it is."""
+    if name is None:
+        return
+    if (name, head) in taken:
+        raise ValueError(
+            f"project must have a new name or head in each call; got name={name!r}, head={head} "
+            "twice: equal names do not tie weights"
+        )
+    taken.add((name, head))

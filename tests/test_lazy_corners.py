@@ -14,7 +14,7 @@ import shaped_attention as sa
 from shaped_attention import lazy
 from shaped_attention.lazy import deep
 from shaped_attention.lazy.coordinates import inner
-from shaped_attention.numerics.primitives import softmax
+from shaped_attention.numerics.primitives import constant, exp, softmax
 
 pytestmark = pytest.mark.quick
 
@@ -184,6 +184,52 @@ def test_two_tapes_have_gradients_of_their_own() -> None:
     second.backward(a + b)
     first.backward(a)
     torch.testing.assert_close(first.gradient(x).coordinates, 2.0 * x.coordinates)
+
+
+@dataclass(frozen=True)
+class Constants(sa.Block):
+    """Products with constants, which know the rows by any argument, and a sum from 0."""
+
+    gamma: float = 0.7
+    limit = "none"
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        x = project(tokens, tokens.shape[-1]) / tokens.shape[-1] ** 0.5
+        moved = constant(np.eye(3)[[2, 0, 1]], like=tokens) @ x
+        return moved + constant(np.full((3, 1), 0.3), tokens) * x + sum([x, x])
+
+
+def test_constants_of_a_branch() -> None:
+    few, many = (
+        sa.gradient_norms(Constants(), V0, width=8, samples=samples, **RUN).gradient_norm.values
+        for samples in (3, 100)
+    )
+    np.testing.assert_allclose(few, many[:, :3], rtol=1e-9)
+    assert np.isfinite(sa.lyapunov(Constants(), V0, width=8, samples=3, **RUN).exponent).all()
+
+
+@dataclass(frozen=True)
+class Overflowing(sa.Block):
+    """The derivative of 1 / (1 + exp(-x)) for very small x: infinity times 0."""
+
+    gamma: float = 0.7
+    limit = "none"
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        z = project(tokens, 6) / tokens.shape[-1] ** 0.5
+        return project(1.0 / (1.0 + exp(-z)), tokens.shape[-1])
+
+
+def test_gradients_that_are_not_finite_are_an_error() -> None:
+    with pytest.raises(FloatingPointError, match=r"gradient of 0\.0\.0 is not finite in some"):
+        sa.gradient_norms(Overflowing(), 1e7 * V0, width=8, samples=50, **RUN)
+
+
+def test_functions_that_compare_or_sort() -> None:
+    x = lazy.Space(8).normal(3)
+    for function in (lambda: torch.gt(x, 0.0), lambda: torch.sort(x, -1)):
+        with pytest.raises(ValueError, match="must return numbers; one that compares or sorts"):
+            function()
 
 
 def test_sizes_that_differ() -> None:

@@ -120,6 +120,18 @@ class Twice(sa.Block):
         return first + second
 
 
+def same_name(tokens: Any, project: Any, n: int) -> Any:
+    return project(tokens, n, "a") + project(tokens, n, "a")
+
+
+@pytest.mark.parametrize("sample", [sa.simulate_chain, sa.simulate_network, sa.gradient_norms])
+def test_equal_names_are_refused(sample: Any, monkeypatch: Any) -> None:
+    """They could be meant to be one matrix."""
+    monkeypatch.setattr(test_derived_branches, "BRANCHES", (same_name,))
+    with pytest.raises(ValueError, match="twice: equal names do not tie weights"):
+        sample(Custom(0), V0, width=WIDTH, depth=1, samples=2, progress=False)
+
+
 def test_a_place_inside_a_block_has_its_numbers_once() -> None:
     block = sa.ShapedMLP(0.5, activation="plain_relu", hidden=12)
     size = {"width": WIDTH, "depth": 1, "samples": 2, "progress": False}

@@ -84,7 +84,13 @@ Name and head address the random numbers of the chain; without a name they go by
 def inside(project: Project, index: int) -> Project:
     """Return the products of a block inside another, whose random numbers have a place there."""
     nested = getattr(project, "inside", None)
-    return project if nested is None else nested(index)
+    if nested is not None:
+        return nested(index)
+
+    def within(x: Any, columns: int, name: str | None = None, head: int = 0) -> Any:
+        return project(x, columns, None if name is None else f"{index}.{name}", head)
+
+    return within
 
 
 class Block(ABC):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from shaped_attention.checks import check_branch, check_count
+from shaped_attention.checks import check_branch, check_count, check_new_name
 from shaped_attention.derived.hidden import Hidden, entrywise
 from shaped_attention.derived.parts import Part, Value, ValuePart
 from shaped_attention.derived.rows import Rows, of_equal_parts
@@ -175,18 +175,12 @@ class Projection:
 
     def __init__(self, reveal: Reveal, numbers: Numbers) -> None:
         self.reveal, self.numbers = reveal, numbers
-        self._taken: set[tuple[Any, int]] = set()
+        self._taken: set[tuple[str, int]] = set()
 
     def __call__(self, x: Any, columns: int, name: str | None = None, head: int = 0) -> Rows:
         """Return the product."""
         check_count("columns", columns)
-        if (name, head) in self._taken:
-            raise ValueError(
-                f"project must have a new name or head in each call; got name={name!r}, "
-                f"head={head} twice: equal names do not tie weights"
-            )
-        if name is not None:
-            self._taken.add((name, head))
+        check_new_name(self._taken, name, head)
         return self.reveal.project(x, columns, name, head, self.numbers)
 
     def inside(self, index: int) -> Projection:

@@ -58,7 +58,8 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
         leaves = [x.parts[0].detach().requires_grad_(x.needs_gradient) for x in operands]
         left = iter(leaves)
         value = function(*(next(left) if isinstance(x, Coordinates) else x for x in args), **named)
-    result = type(operands[0])(_space_of(value, spaces), (value.detach(),), needs_gradient=True)
+    space = _space_of(value, spaces)
+    result = type(operands[0])(space, (value.detach(),), needs_gradient=True)
 
     def rule(g: Coordinates) -> None:
         wanted = [(x, y) for x, y in zip(operands, leaves, strict=True) if x.needs_gradient]
@@ -81,6 +82,11 @@ def _space_of(value: Tensor, spaces: Sequence[Frame]) -> Frame:
     ValueError
         If the function does not return rows.
     """
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        raise ValueError(
+            "a function of the entries of rows must return numbers; one that compares or sorts "
+            "acts inside another function, such as torch.relu, or on x.entries()"
+        )
     if value.dim() != 3:
         raise ValueError(
             "a function of the entries of rows must return rows (samples, r, n); got shape "

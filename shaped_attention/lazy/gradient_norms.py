@@ -88,7 +88,7 @@ def gradient_norms(
         If an argument is invalid, as in `simulate_chain`, `loss` is unknown, or one sample needs
         more than `memory`.
     FloatingPointError
-        If the loss is not finite.
+        If the loss or a gradient is not finite.
 
     Examples
     --------
@@ -120,16 +120,18 @@ def gradient_norms(
     names = list(norms[0])
     if not names:
         raise argument_error("of", "'tokens' or 'input' for a layer without weights", of)
-    loss_values = torch.cat(losses).double().cpu().numpy()
-    if not np.isfinite(loss_values).all():
-        raise FloatingPointError("the loss is not finite in some samples")
-    whole = {name: torch.cat([x[name] for x in norms]).double().cpu() for name in names}
+    whole = {"the loss": losses} | {name: [x[name] for x in norms] for name in names}
+    values = {name: torch.cat(parts).double().cpu().numpy() for name, parts in whole.items()}
+    for name, numbers in values.items():
+        if not np.isfinite(numbers).all():
+            what = name if name == "the loss" else f"the gradient of {name}"
+            raise FloatingPointError(f"{what} is not finite in some samples")
     return xr.Dataset(
         {
-            "loss": (("sample",), loss_values),
+            "loss": (("sample",), values.pop("the loss")),
             "gradient_norm": (
                 ("parameter", "sample"),
-                np.stack([whole[name].numpy() for name in names]),
+                np.stack(list(values.values())),
                 {"long_name": "Euclidean norm of the gradient"},
             ),
         },

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from shaped_attention.checks import check_count
+from shaped_attention.checks import check_count, check_new_name
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.parameters import Parameter
 from shaped_attention.lazy.rows import Rows
@@ -75,7 +75,7 @@ class Weights(dict[str, Parameter]):
         Those that take the same rows are parts of one matrix. Without a word on how they are
         stored, each is a parameter, "name.0", "name.1", ...
         """
-        numbers = count()
+        numbers, taken = count(), set[tuple[str, int]]()
         groups = {number: group for group in stored for number in group.products}
         shifted: dict[str, Rows] = {}
         products: dict[int, tuple[Rows, Rows]] = {}
@@ -84,6 +84,7 @@ class Weights(dict[str, Parameter]):
             if isinstance(x, RowsWithTangent):
                 return RowsWithTangent(project(x.both, columns, kind, head))
             check_count("columns", columns)
+            check_new_name(taken, kind, head)
             number = next(numbers)
             own, group = f"{name}.{number}", groups.get(number)
             if isinstance(x, torch.Tensor):

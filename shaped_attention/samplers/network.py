@@ -14,7 +14,7 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.checks import check_count
+from shaped_attention.checks import check_count, check_new_name
 from shaped_attention.numerics.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
 from shaped_attention.numerics.threads import ALONE, Team
 from shaped_attention.numerics.vector_products import multiply_weights
@@ -63,6 +63,7 @@ class WeightProduct:
     def __init__(self, draws: Draws, team: Team = ALONE) -> None:
         self._draws, self._team = draws, team
         self._calls = 0
+        self._taken: set[tuple[str, int]] = set()
 
     def __call__(
         self,
@@ -73,6 +74,7 @@ class WeightProduct:
     ) -> Float[Tensor, "B m c"]:
         """Multiply by a fresh Gaussian matrix with `columns` columns, whatever its name."""
         check_count("columns", columns)
+        check_new_name(self._taken, name, head)
         draws, fan_in = self._draws, x.shape[-1]
         slot = slot_number(draws.slot, self._calls)
         self._calls += 1

@@ -95,4 +95,5 @@ def _checks(name: str, run: Callable[[Trial], Iterator[Check]], trial: Trial) ->
     try:
         yield from run(trial)
     except ERRORS as error:
-        yield judged(name, False, f"a run fails: {error}")
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        yield judged(name, False, f"a run fails: {kind}{error}")

@@ -23,7 +23,9 @@ from shaped_attention.statistics.block_checks.report import (
     untested,
 )
 
-ERRORS = (ArithmeticError, LookupError, RuntimeError, ValueError)
+ERRORS = (
+    ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
 """Errors of a block's descriptions, which fail a check."""
 
 

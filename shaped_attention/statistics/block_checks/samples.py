@@ -13,6 +13,7 @@ from scipy import stats
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.reasons import limit_reason
+from shaped_attention.checks import check_count
 from shaped_attention.derived.spaces import DerivationError
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
@@ -108,6 +109,7 @@ def token_means(trial: Trial) -> Iterator[Check]:
     def project(
         x: torch.Tensor, columns: int, name: str | None = None, head: int = 0
     ) -> torch.Tensor:
+        check_count("columns", columns)
         shape = (*x.shape[:-2], x.shape[-1], columns)
         return x @ torch.randn(shape, dtype=x.dtype, generator=generator)
 
