@@ -225,6 +225,22 @@ def test_gradients_that_are_not_finite_are_an_error() -> None:
         sa.gradient_norms(Overflowing(), 1e7 * V0, width=8, samples=50, **RUN)
 
 
+def test_names_of_matrices() -> None:
+    """In the order of the parameters; empty if the branch gives none, or needs more than shapes."""
+    attention = sa.ShapedAttention(0.5, heads=2, key_size=4, output_projection=True)
+    both = sa.Parallel([sa.ShapedMLP(0.3, hidden=8)] * 2)
+    layer = [sa.Normalised(attention), both, Linear()]
+    data = sa.gradient_norms(layer, V0, width=16, samples=1, of=["weights", "input"], **RUN)
+    named = dict(zip(data.parameter.values.tolist(), data.matrix.values.tolist(), strict=True))
+    assert [named[f"1.0.{k}"] for k in (0, 4, 5, 6)] == [
+        "queries, head 0", "keys, head 1", "values, head 1", "output",
+    ]  # fmt: skip
+    assert [named[x] for x in ("0.1.0", "0.1.3", "1.2.0", "input")] == [
+        "0.hidden", "1.output", "", "",
+    ]  # fmt: skip
+    assert data.gradient_norm.sel(parameter=data.matrix == "output").shape == (2, 1)
+
+
 def test_functions_that_compare_or_sort() -> None:
     x = lazy.Space(8).normal(3)
     for function in (lambda: torch.gt(x, 0.0), lambda: torch.sort(x, -1)):

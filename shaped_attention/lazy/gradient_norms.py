@@ -12,13 +12,13 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.base import Layer, pattern_of
 from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.deep import LayerGradients, total_norm
 from shaped_attention.lazy.deep_runs import Network, deep_networks
 from shaped_attention.lazy.matrices import Matrix
-from shaped_attention.lazy.networks import classification
+from shaped_attention.lazy.networks import classification, matrix_names
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.tape import Tape
@@ -80,7 +80,8 @@ def gradient_norms(
     -------
     Dataset with `loss` (sample) and `gradient_norm` (parameter, sample), Euclidean norms, not
     squared. A parameter is "layer.block.number" of a weight matrix, in the order in which the
-    block's branch uses them; "readout", if the loss has one; "tokens.l"; or "input".
+    block's branch uses them; "readout", if the loss has one; "tokens.l"; or "input". The coordinate
+    `matrix` (parameter) has the names that the block gives to its matrices, such as "keys, head 3".
 
     Raises
     ------
@@ -135,8 +136,22 @@ def gradient_norms(
                 {"long_name": "Euclidean norm of the gradient"},
             ),
         },
-        coords={"parameter": names},
+        coords={"parameter": names, "matrix": ("parameter", _matrices(layer, v0, width, names))},
     )
+
+
+def _matrices(layer: Layer, v0: ArrayLike, width: int, parameters: Sequence[str]) -> list[str]:
+    """Return the names that blocks give to parameters; empty for those that are not theirs."""
+    pattern, tokens = pattern_of(layer), np.shape(v0)[-1] if np.ndim(v0) else 1
+    known = [[matrix_names(block, tokens, width) for block in blocks] for blocks in pattern]
+    names = []
+    for parameter in parameters:
+        number, *rest = parameter.split(".")
+        names.append("")
+        if len(rest) == 2:
+            block, place = map(int, rest)
+            names[-1] = dict(enumerate(known[int(number) % len(known)][block])).get(place, "")
+    return names
 
 
 def _classes(loss: Loss) -> int:

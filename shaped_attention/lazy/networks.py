@@ -88,6 +88,27 @@ def through_layer(
     return result
 
 
+def matrix_names(block: Block, tokens: int, width: int) -> list[str]:
+    """Return the names by which the branch of a block calls its matrices, in their order.
+
+    The branch runs on shapes alone. A matrix without a name, and all of a branch that needs more
+    than shapes, have empty names.
+    """
+    taken: list[tuple[str, int]] = []
+
+    def project(x: Tensor, columns: int, name: str | None = None, head: int = 0) -> Tensor:
+        taken.append((name or "", head))
+        return x.new_empty(*x.shape[:-1], columns, device="meta")
+
+    try:
+        rows = torch.empty(1, tokens, width, dtype=torch.float64, device="meta")
+        block.applied(at_depth(block, 0.0), rows, project)
+    except Exception:
+        return [""] * len(taken)
+    several = {name for name, head in taken if head}
+    return [f"{name}, head {head}" if name in several else name for name, head in taken]
+
+
 def classification(f: Tensor, targets: Tensor) -> Float[Tensor, " B"]:
     """Return the mean over tokens of the cross-entropy of logits f (B, m, K) against classes."""
     chosen = torch.log_softmax(f, -1)[:, range(f.shape[1]), targets]
