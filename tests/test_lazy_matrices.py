@@ -272,7 +272,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match="std must be positive and finite; got 0"):
         lazy.Matrix(a, a, std=0.0)
     lazy.Matrix(a, a, name="w")
-    with pytest.raises(ValueError, match="there is already a matrix 'w'"):
+    with pytest.raises(ValueError, match="name 'w' is already in use in this network; use each"):
         lazy.Matrix(a, a, name="w")
     with pytest.raises(ValueError, match="only rows, or one number per row, can be added"):
         _ = x + torch.ones(1, 1, 4)

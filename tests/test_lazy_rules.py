@@ -286,7 +286,8 @@ def test_methods_of_tensors_are_named():
     with pytest.raises(AttributeError, match=r"rows have no sum, .* x.entries\(\).sum"):
         x.sum()
     with pytest.raises(
-        AttributeError, match=r"draws them all; of single entries: torch.relu\(x\)$"
+        AttributeError,
+        match=r"draws them all; for a function of single entries call torch.relu\(x\)$",
     ):
         x.relu()
     with pytest.raises(AttributeError, match="no attribute 'summe'"):

@@ -1,4 +1,4 @@
-"""What attention is made of: its fields, the values that group them, and their checks.
+"""The fields of attention, the values that group them, and their checks.
 
 A value belongs to one subject: the sizes of the heads, the terms of the scores, the modifications
 of softmax attention, the rotation (`rotations.Rope`), QK-norm. Its fields are arguments of

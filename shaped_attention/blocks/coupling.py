@@ -3,7 +3,7 @@
 A layer of the chain draws Gaussian matrices and Bartlett factors. To leading order in 1 / sqrt n
 its noise is F M F^T / sqrt n with a symmetric Gaussian M, plus the noise of the scores. The parts:
 
-- a branch added to the skip connection (`branch.residual_step`) draws H and C with C C^T ~
+- a branch added to the skip connection (`Block.forward`) draws H and C with C C^T ~
   Wishart(n - m), and contributes lambda gamma (H + H^T) + gamma^2 W(C) to M;
 - a Wishart matrix S = C C^T with k degrees of freedom is k I + sqrt k W(C) + ..., where W_ij = C_ij
   off the diagonal and W_ii = sqrt 2 Phi^-1(P(chi^2 <= C_ii^2)) on it: the quantile coupling of the

@@ -96,9 +96,9 @@ class ShapedMLP(Block):
     ----------
     gamma
         Weight of the branch, in [0, 1], or >= 0 if `skip` is given, or a `Schedule`. Entries of the
-        branch have variance 1 at V_aa = 1, as 1 / `mean_square` makes sure, and variance V_aa for
-        the shaped ReLU: a model whose second weights have standard deviation sigma_2 has gamma =
-        sigma_2 sqrt(d `mean_square`), and a `skip`.
+        branch have variance 1 at V_aa = 1, which the factor 1 / `mean_square` ensures, and variance
+        V_aa for the shaped ReLU: a model whose second weights have standard deviation sigma_2 has
+        gamma = sigma_2 sqrt(d `mean_square`), and a `skip`.
     c_plus, c_minus
         The slopes of the shaped ReLU are 1 + c_plus / sqrt n for positive and 1 + c_minus / sqrt n
         for negative inputs.

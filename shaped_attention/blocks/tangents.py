@@ -64,7 +64,7 @@ class TangentLimit(Limit):
         none = 0.0 * u[0][0]
 
         def moved(k: int, l: int) -> Any:
-            """Return how the covariance of X + eps X._k and X + eps' X._l moves; 0 for neither."""
+            """Return the derivative of the covariance of X + eps X_k and X + eps' X_l; 0 is X."""
             if k and l:
                 return _square(none, u[k][l], none)
             if k:

@@ -48,7 +48,7 @@ def inner_product(a: Part, b: Part, reveal: Any) -> Any:
 
 
 def _rather_second(a: Part, b: Part, reveal: Any) -> bool:
-    """Return whether b is to be completed: it is further drawn, or meets several others."""
+    """Return whether b is to be completed: more of it is drawn, or it meets several others."""
     known = [not x.undrawn for x in (a, b)]
     if known[0] != known[1]:
         return known[1]

@@ -21,7 +21,7 @@ class DerivationError(ValueError):
 
 
 class UsedAgainError(DerivationError):
-    """What was drawn in a shorter form, for one use, has another use."""
+    """A matrix that was drawn in a shorter form, for a single use, is used again."""
 
 
 BRANCH = "branch"

@@ -23,9 +23,9 @@ class Vectors(Operand):
 class Coordinates(Vectors):
     """r vectors of a space for each sample, by their coordinates; `shape` is (samples, r, n).
 
-    Vectors of a projection on which nothing has been decided are not drawn before they are looked
-    at, so that the first use tells whether their space is explicit, a part of another, or neither.
-    `make` draws them. All numbers are keyed: the order in which they are drawn does not matter.
+    A projection is drawn lazily, by `make`: its first use decides whether its space is explicit,
+    part of another, or neither. All numbers are keyed: the order in which they are drawn does not
+    matter.
     """
 
     def __init__(

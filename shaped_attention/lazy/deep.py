@@ -37,7 +37,7 @@ Measure: TypeAlias = Callable[[LayerGradients], dict[str, Tensor]]
 
 
 class PassedLayer:
-    """A layer through which some samples have passed, and what the way back needs.
+    """A layer through which some samples have passed, and what the backward pass needs.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class PassedLayer:
             self.border = Border(self._after, with_ones)
 
     def kept(self) -> Iterator[Coordinates | Tensor]:
-        """Yield what is kept for the way back."""
+        """Yield what is kept for the backward pass."""
         yield from self._tape.results()
         for matrix in self._weights.matrices:
             yield from matrix.known_rows()
@@ -103,7 +103,7 @@ class DeepNetwork:
         self._layers: list[PassedLayer] = []
 
     def forward(self, layers: int | None = None) -> Rows:
-        """Return the tokens X_L, and keep what the way back needs.
+        """Return the tokens X_L, and keep what the backward pass needs.
 
         With `layers` go only so far; the next call goes on from there.
         """

@@ -99,7 +99,7 @@ def _space_of(value: Tensor, spaces: Sequence[Frame]) -> Frame:
     return Frame(value.shape[-1], spaces[0].source, explicit=True)
 
 
-def reciprocal_or_one(squares: Tensor) -> Tensor:
+def rsqrt_or_one(squares: Tensor) -> Tensor:
     """Return 1 / sqrt x, and 1 where x = 0."""
     zero = squares <= 0.0
     return torch.where(zero, 1.0, torch.where(zero, 1.0, squares).rsqrt())

@@ -55,8 +55,9 @@ def lyapunov(
     They are the rates at which perturbations of the tokens, and gradients, grow or decay with
     depth, per unit of t = layer / width: 0.5 log of the growth of squared lengths, areas, ... of
     random tangents, divided by T. The samples are exact in law at finite width (`width`, `depth`),
-    or those of the limit (`horizon`). In a linear network of one token the mean of exponent i is -k
-    i / 2 in the limit, i from 1; with m tokens each of these values occurs m times for large T.
+    or those of the limit (`horizon`). In the limit of a linear network of one token, with k =
+    gamma^2 for each matrix of a layer, the mean of exponent i = 1, 2, ... is -i k / 2; with m
+    tokens each of these values occurs m times for large T.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def stored(model: Model, layer: int, index: int) -> list[Stored]:
     block: Any = model.layers()[layer][index]
     inner, std, gpt2 = block.inner, model.embedding.std, model.family == "gpt2"
     whole = f"{_names_of(model)['layer']}.{layer}"
-    # By what the block has divided the inputs of its last matrix, and the library has not.
+    # The factor by which the block, but not the library, divides the inputs of its last matrix.
     divisor = std * math.sqrt(model.width)
     names: tuple[str, ...]
     if isinstance(inner, ShapedAttention):

@@ -33,7 +33,7 @@ from shaped_attention.lazy.coordinates import (
     total,
     without_graph,
 )
-from shaped_attention.lazy.entries import explicit_space, explicitly, reciprocal_or_one
+from shaped_attention.lazy.entries import explicit_space, explicitly, rsqrt_or_one
 from shaped_attention.lazy.joining import summands
 from shaped_attention.lazy.spaces import unify
 from shaped_attention.lazy.tape import add_gradient, drawn_later, give, leaf
@@ -92,7 +92,7 @@ class Operators(Vectors):
         if name == "constant":
             return self._plain(np.asarray(args[0], dtype=np.float64))
         if name == "unit_rows":
-            return self * reciprocal_or_one(self.squares())
+            return self * rsqrt_or_one(self.squares())
         if name == "concatenate":
             return torch.cat(args[0], dim=-1)
         if name == "columns" and len(tuple(self.space)) > 1:
@@ -117,7 +117,11 @@ class Rows(Operators, Coordinates):
         kind = type(self).__name__
         if name.startswith("_") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{kind!r} object has no attribute {name!r}")
-        entrywise = f"; of single entries: torch.{name}(x)" if hasattr(torch, name) else ""
+        entrywise = (
+            f"; for a function of single entries call torch.{name}(x)"
+            if hasattr(torch, name)
+            else ""
+        )
         raise AttributeError(
             f"rows have no {name}, since most of their entries are never drawn; "
             f"use x.entries().{name}, which draws them all{entrywise}"

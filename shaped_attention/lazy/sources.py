@@ -110,7 +110,7 @@ class Source:
             self._unnamed[self.layer] += 1
             return Stream(self, (0, self._unnamed[self.layer] - 1))
         if (self.layer, name) in self._names:
-            raise ValueError(f"name must be new; there is already a matrix {name!r}")
+            raise ValueError(f"name {name!r} is already in use in this network; use each name once")
         self._names.add((self.layer, name))
         return Stream(self, (1, *name.encode()))
 

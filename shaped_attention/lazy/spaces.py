@@ -27,7 +27,7 @@ from shaped_attention.numerics.draws import Draws
 
 
 class Frame:
-    """R^n with an orthonormal frame that grows: the space of `rows.Space`, without its vectors.
+    """R^n with an orthonormal frame that grows: a `space.Space` without methods that make rows.
 
     `size` is the number of frame vectors. A `free` space belongs to a projection, and may turn out
     to be the same as another.

@@ -11,7 +11,7 @@ class Stored:
 
     A block asks for products with matrices of N(0, 1) entries, and multiplies its branch by what
     makes up for that. With a matrix W of standard deviation s and a bias b of the library it is
-    given (x W + b / c) / s. Here c is by what the block has divided x, and the library has not.
+    given (x W + b / c) / s, where the block, but not the library, has divided x by c.
 
     Attributes
     ----------

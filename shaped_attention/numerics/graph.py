@@ -96,7 +96,7 @@ class Graph:
 
 
 class Operand:
-    """What a description combines; its differences are made of sums and products."""
+    """An operand of a description, whose differences and powers are sums and products."""
 
     __slots__ = ()
     __array_ufunc__ = None  # so that an array leaves its product with an operand to it

@@ -1,4 +1,4 @@
-"""Threads of our own that share operations, and libraries restricted to one.
+"""A pool of threads that share operations, and libraries restricted to one.
 
 Each operation is performed by one thread, so that its value does not depend on their number. The
 threads take the earliest operation whose inputs exist, so that few values exist at a time.

@@ -2,7 +2,7 @@
 
 All layers of a network run the same text on other numbers. So a few samples go through one layer
 in torch, forward and back, while a `Recorder` writes down what happens; the graph becomes two
-programs. The one for the way back goes forward again to the values that it needs: between the
+programs. The one for the backward pass goes forward again to the values that it needs: between the
 layers only the coordinates of the tokens are kept.
 
 Tokens in general position are recorded. A program is used only if it gives what torch gives for

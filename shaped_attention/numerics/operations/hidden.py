@@ -79,7 +79,7 @@ def activated_gram(code, place, numbers, key, buf, paths):  # type: ignore[no-un
     hidden = normals + each * HIDDEN_COLUMNS + 1
     result, count = line[at.B], line[at.COUNT]
     one, width = compiled_once(1), compiled_once(HIDDEN_COLUMNS)
-    yes, no = rows > 0, rows < 0
+    yes, no = rows > 0, rows < 0  # literals would compile other versions of `multiply`
     for i in range(rows * rows):
         for p in range(LANES):
             buf[out + i, p] = 0.0

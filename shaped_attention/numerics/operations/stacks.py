@@ -1,7 +1,7 @@
 """Stacks of matrices, on which operations run by library routines or loops over entries.
 
-A value is an array (samples, rows, columns), and a constant one with a single sample. What is
-computed for a sample does not depend on the others in its stack.
+A value, a constant included, is an array (samples, rows, columns). What is computed for a sample
+does not depend on the others in its stack.
 """
 
 from __future__ import annotations
