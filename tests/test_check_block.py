@@ -135,7 +135,18 @@ class Torch(Linear):
         return torch.abs(factor)
 
 
+@dataclass(frozen=True)
+class Mixed(Linear):
+    """Divides by the number of samples."""
+
+    limit = LinearLimit()
+
+    def branch(self, p, tokens, project):
+        return super().branch(p, tokens, project) * (1.0 + 1e-5 * (tokens.shape[0] - 1))
+
+
 WRONG = {
+    "mixed": (Mixed(0.5), {"single samples"}),
     "temperature": (Hotter(0.35), {"overridden methods and limit"}),
     "mix": (Doubled(0.35), {"overridden methods and limit"}),
     "ranges": (Unchecked(0.5), {"ranges of parameters"}),
@@ -168,6 +179,7 @@ def test_wrong_blocks_fail_where_they_are_wrong(name):
     allowed = {
         "tracing": {"drift from one wide layer and diffusion from one wide layer",
                     "derivatives of the chain"},
+        "mixed": {"drift from one wide layer"},
     }  # fmt: skip
     assert failed(report) <= expected | allowed.get(name, set()), str(report)
 

@@ -25,7 +25,12 @@ from shaped_attention.statistics.block_checks.descriptions import (
     tracing,
 )
 from shaped_attention.statistics.block_checks.report import BlockReport, Check, Trial, judged
-from shaped_attention.statistics.block_checks.samples import networks, token_means, wide_layer
+from shaped_attention.statistics.block_checks.samples import (
+    networks,
+    single_samples,
+    token_means,
+    wide_layer,
+)
 
 _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
     ("overridden methods", overriding),
@@ -36,6 +41,7 @@ _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
     ("drift from one wide layer and diffusion from one wide layer", wide_layer),
     ("superlinear terms against speed", clock),
     ("derivatives", derivatives),
+    ("single samples", single_samples),
 )
 
 
@@ -48,9 +54,9 @@ def check_block(
     It compares networks of real weights with the chain, one wide layer with drift and diffusion,
     what the clock uses with what follows from drift and noise, and derivatives of paths with finite
     differences. It tests whether the law depends on the means of the tokens, whether the block
-    inherits what it should declare, whether parameters outside their ranges are refused, and
-    whether its functions can be traced. It cannot know whether `branch` is the intended model; for
-    that, compare with `symbolic` and exact laws.
+    inherits what it should declare, whether parameters outside their ranges are refused, whether
+    its functions can be traced, and whether a sample is the same alone and among others. It cannot
+    know whether `branch` is the intended model; for that, compare with `symbolic` and exact laws.
 
     Parameters
     ----------

@@ -40,6 +40,9 @@ _LEVEL = 1e-3
 _ERRORS = 5.0
 """Standard errors by which a mean of one wide layer may differ from its limit."""
 
+_SAME = 1e-9
+"""Relative difference of a sample in a stack from the same alone, which rounding does not reach."""
+
 _SHARE = 0.05
 """Share of the observed deviation from the limit at a finite width that extrapolation may leave."""
 
@@ -133,6 +136,43 @@ def token_means(trial: Trial) -> Iterator[Check]:
         yield replace(
             smallest, name=name, detail=f"the law does not depend on them: {smallest.detail}"
         )
+
+
+def single_samples(trial: Trial) -> Iterator[Check]:
+    """Whether a sample of a stack has the tokens that it has alone, with the same weights."""
+    generator = torch.Generator().manual_seed(trial.seed)
+    shape = (3, trial.tokens, trial.width)
+    stack = torch.randn(shape, dtype=torch.float64, generator=generator)
+    weights: list[torch.Tensor] = []
+
+    def project(
+        x: torch.Tensor, columns: int, name: str | None = None, head: int = 0
+    ) -> torch.Tensor:
+        size = (*x.shape[:-2], x.shape[-1], columns)
+        weights.append(torch.randn(size, dtype=x.dtype, generator=generator))
+        return x @ weights[-1]
+
+    together, worst = trial.block.forward(trial.parameters, stack, project), 0.0
+    for k in range(len(stack)):
+        again = iter(weights)
+
+        def of_sample(
+            x: torch.Tensor, columns: int, name: str | None = None, head: int = 0,
+            k: int = k, again: Iterator[torch.Tensor] = again,
+        ) -> torch.Tensor:  # fmt: skip
+            w = next(again)
+            return x @ (w[k : k + 1] if w.dim() > 2 and len(w) > 1 else w)
+
+        alone = trial.block.forward(trial.parameters, stack[k : k + 1], of_sample)
+        difference = (together[k : k + 1] - alone).abs().max() / together.abs().max()
+        worst = max(worst, float(difference))
+    good = worst < _SAME
+    detail = (
+        "each sample of a stack has the tokens that it has alone" if good
+        else f"a sample depends on the others of its stack, or on numbers that `project` has not "
+        f"drawn: relative difference {worst:.2g}"
+    )  # fmt: skip
+    yield judged("single samples", good, detail)
 
 
 def wide_layer(trial: Trial) -> Iterator[Check]:
