@@ -92,7 +92,7 @@ def test_what_has_no_chain_says_why(branch: Any, eager: bool, monkeypatch: Any) 
     ):
         sa.simulate_chain(Custom(0), V0, **size)
     assert found.match(REFUSED[branch])
-    assert found.match("without one, the block gives the reason as its no_chain")
+    assert found.match("a block without a chain declares no_chain = 'the reason'")
     assert np.isfinite(sa.simulate_network(Custom(0), V0, **size).V.values).all()
 
 

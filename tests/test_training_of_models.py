@@ -226,7 +226,7 @@ def test_a_model_of_real_size():
     ("arguments", "message"),
     [
         ({"layer": GPT2 | {"model_type": "gpt_neo"}}, "config.model_type must be"),
-        ({"layer": GEMMA}, "layer.family must be"),
+        ({"layer": GEMMA}, "layer must be a layer, or a model of the family gpt2 or llama; got a"),
         ({"width": 32}, "width must be None or 24, the width of gpt2; got 32"),
         ({"classes": 4}, "classes must be None or 16, the size of the vocabulary"),
         ({"targets": [1, 2, 3, 16]}, r"targets must be classes 0, \.\.\., 15"),

@@ -223,7 +223,7 @@ def derived_step(block: Any, p: Any, state: State, numbers: Numbers, width: int)
     except DerivationError as error:
         raise ValueError(
             f"layer contains {block!r}, whose chain cannot be derived from its branch: {error}; "
-            "without one, the block gives the reason as its no_chain"
+            "a block without a chain declares no_chain = 'the reason'"
         ) from error
 
 

@@ -19,7 +19,6 @@ from shaped_attention.architectures.model import Model, Norm
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.parameters import at_depth, value_at
-from shaped_attention.checks import check_choice
 from shaped_attention.lazy.networks import residual_space
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
@@ -44,20 +43,15 @@ class LibraryModel:
     Parameters
     ----------
     model
-        A model that was read from a configuration.
+        A model of a family in `NAMES` that was read from a configuration.
     ids
         Numbers of the tokens.
     source
         Samples, seed, precision and device.
-
-    Raises
-    ------
-    ValueError
-        If the parameters of the family are not known.
     """
 
     def __init__(self, model: Model, ids: NDArray[np.int64], source: Source) -> None:
-        self._names = _names_of(model)
+        self._names = NAMES[model.family]
         self.model, self.width, self.depth = model, model.width, model.depth
         self.space, self.weights = residual_space(source, model.width, 1), Weights(source)
         self._vocabulary = Frame(model.embedding.vocabulary, source, explicit=True)
@@ -105,7 +99,7 @@ def stored(model: Model, layer: int, index: int) -> list[Stored]:
     """Return how the library stores the matrices of a block of a layer."""
     block: Any = model.layers()[layer][index]
     inner, std, gpt2 = block.inner, model.embedding.std, model.family == "gpt2"
-    whole = f"{_names_of(model)['layer']}.{layer}"
+    whole = f"{NAMES[model.family]['layer']}.{layer}"
     # The factor by which the block, but not the library, divides the inputs of its last matrix.
     divisor = std * math.sqrt(model.width)
     names: tuple[str, ...]
@@ -147,11 +141,6 @@ def _products(attention: ShapedAttention) -> list[list[int]]:
             keys.append(next(numbers))
             values.append(next(numbers))
     return [queries, keys, values, [next(numbers)]]
-
-
-def _names_of(model: Model) -> dict[str, str]:
-    check_choice("layer.family", model.family, tuple(NAMES))
-    return NAMES[model.family]
 
 
 def _flag(model: Model, name: str, default: bool) -> bool:

@@ -254,7 +254,8 @@ def check_parameters(rule: Optimizer, parameters: Mapping[str, Parameter]) -> No
 def _check_patterns(rates: Rate, names: list[str]) -> None:
     for pattern in rates if isinstance(rates, Mapping) else ():
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise ValueError(f"lr has a rate for {pattern!r}, but the parameters are {names}")
+            few = ", ".join(names[:9] if len(names) < 10 else [*names[:8], "..."])
+            raise ValueError(f"lr has a rate for {pattern!r}, but the parameters are {few}")
 
 
 def rate_of(rates: Rate, name: str) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor
 from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.tokens import checked_ids, mean_covariance
 from shaped_attention.blocks.base import Block, Pattern
-from shaped_attention.checks import argument_error, check_choice, check_count
+from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.named_model import NAMES, LibraryModel
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
 from shaped_attention.lazy.optimizers import SGD, Muon, check_parameters
@@ -207,7 +207,11 @@ def _of_model(
 ) -> Made:  # fmt: skip
     """Return the specification, the targets, and what makes networks of a model."""
     known = as_model(model, "layer")
-    check_choice("layer.family", known.family, tuple(NAMES))
+    if known.family not in NAMES:
+        raise ValueError(
+            f"layer must be a layer, or a model of the family {' or '.join(NAMES)}; got a model of "
+            f"the family {known.family!r}"
+        )
     for name, value, its in (("width", width, known.width), ("depth", depth, known.depth)):
         if value not in (None, its):
             raise argument_error(name, f"None or {its}, the {name} of {known}", value)
