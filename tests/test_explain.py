@@ -134,6 +134,12 @@ def test_programs_have_a_line_for_each_instruction():
     assert "where" not in str(sa.explain(Linear(0.5)))
 
 
+def test_units_of_two_projections_have_two_names():
+    text = str(sa.explain(sa.ShapedMLP(0.5, activation="silu", gated=True), program=True))
+    assert "sigmoid(h)" in text
+    assert ", h')" in text
+
+
 def test_scalars_that_change_with_depth_are_seen():
     layer = Linear(sa.Schedule([(0.0, 0.0), (1.0, 1.0)]))
     text = "\n".join(sa.explain(layer, program=True).programs["chain: a step"])
