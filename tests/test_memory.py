@@ -49,7 +49,7 @@ class Live(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), named: Any = None):
         result = function(*args, **(named or {}))
         for value in tree_iter(result):
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, torch.Tensor) and not value.is_meta:
                 storage = value.untyped_storage()
                 reference = StorageWeakRef(storage)
                 if reference.cdata not in self._live:

@@ -12,6 +12,7 @@ import multiprocessing.connection
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from shaped_attention.checks import argument_error, check_count
 from shaped_attention.samplers.arguments import named_device
 
 NO_GUARD = "in a script, workers need `if __name__ == '__main__':` around the call"
+
+_LONGEST_END = 2.0
+"""Seconds that a broken pool has to end its processes."""
 
 _UNGUARDED = 91
 """Exit status of a worker whose import of the script would start further workers."""
@@ -148,9 +152,13 @@ class Processes(Engine):
 
     def recover(self) -> bool:
         """Replace the pool: one dead process breaks all of it."""
-        # The pool ends its other processes itself; there is nothing to wait for.
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+        # The pool ends its other processes itself, in a thread that may be about to ask for the
+        # exit code of the first; until it has, there is none to read.
+        last = time.monotonic() + _LONGEST_END
+        while time.monotonic() < last and any(x.exitcode is None for x in self._started):
+            time.sleep(0.01)
         codes = {process.exitcode for process in self._started}
         self._started.clear()
         if _UNGUARDED in codes:
