@@ -93,8 +93,7 @@ RECORDED = [
     ),
     Mutant(
         "sums-are-differences", _ARITHMETIC,
-        "function(a, b if alpha == 1 else alpha * b)",
-        "function(b if alpha == 1 else alpha * b, a)",
+        '"add": _binary(add), "add_"', '"add": _binary(sub), "add_"',
         _translation("rows"), blind=True,
     ),
     Mutant(

@@ -9,8 +9,8 @@ so small that no result shows it, and well above what rounding leaves of depende
 bits differ between processors. Each row is orthogonalised twice, so that |E E^T - I| stays at
 rounding level (Giraud, Langou and Rozloznik, Comput. Math. Appl. 50, 2005).
 
-A small pivot enlarges what rounding has left of C along P. It is taken off before a later row uses
-the direction; if more than half of a direction is along P, it was nothing but rounding.
+A small pivot enlarges what rounding has left of C along P, to at most 1e-4 of a direction, or 0.02
+in float32. It is taken off before a later row uses the direction.
 """
 
 from __future__ import annotations
@@ -89,7 +89,6 @@ def by_torch(rows: Tensor, lengths: Tensor, known: Tensor | None = None) -> Tens
         if known.shape[1]:
             unit = unit - (unit @ known.mT) @ known
             left = torch.linalg.vector_norm(unit, dim=-1)
-            zero = zero | (left * left - 0.5 <= 0.0)
             unit = unit / torch.where(zero, 1.0, left)[..., None]
             out[:, i, i] = torch.where(zero, 0.0, pivot * left)[:, 0]
         out[:, i : i + 1, count:-1] = torch.where(zero[..., None], 0.0, unit)
@@ -125,7 +124,7 @@ def _small(rows, lengths, known, level, out):  # type: ignore[no-untyped-def]
             zero = pivot - level * lengths[s, i] <= 0.0
             for c in range(columns):
                 e[c] = 0.0 if zero else e[c] / pivot
-            if given:
+            if given and not zero:
                 first_known = s * given * columns
                 inner_products(
                     along, flat, directions, 0, 0, x, 0, first_known, columns, 1, columns, given
@@ -135,11 +134,10 @@ def _small(rows, lengths, known, level, out):  # type: ignore[no-untyped-def]
                     for c in range(columns):
                         e[c] -= along[j] * f[c]
                 inner_products(along, flat, flat, 0, 0, x, 0, x, 0, 1, columns, 1)
-                zero = along[0] - 0.5 <= 0.0
-                left = 1.0 if zero else math.sqrt(along[0])
+                left = math.sqrt(along[0])
                 pivot *= left
                 for c in range(columns):
-                    e[c] = 0.0 if zero else e[c] / left
+                    e[c] /= left
             out[s, i, i] = 0.0 if zero else pivot
             out[s, i, count + columns] = 0.0 if zero else 1.0
 
@@ -199,11 +197,9 @@ def _tile(line, numbers, buf):  # type: ignore[no-untyped-def]
                         buf[e + c, p] -= buf[work + j, p] * buf[f + c, p]
             squares(buf, work, e, one, columns)
             for p in range(LANES):
-                zero = buf[work, p] - 0.5 <= 0.0
-                left = 0.0 if zero else math.sqrt(buf[work, p])
+                left = math.sqrt(buf[work, p])
                 buf[y + i, p] *= left
-                buf[e + columns, p] = 0.0 if zero else buf[e + columns, p]
-                buf[work, p] = 0.0 if zero else 1.0 / left
+                buf[work, p] = 1.0 / left if buf[e + columns, p] > 0.0 else 0.0
             for c in range(columns):
                 for p in range(LANES):
                     buf[e + c, p] *= buf[work, p]
