@@ -150,7 +150,7 @@ def hvp(
 def _check_no_tape(name: str) -> None:
     if recording() is not None:
         raise ValueError(
-            f"{name} cannot be called while a Tape records: it has no gradient of its own"
+            f"{name} cannot be called inside a Tape, which does not differentiate its result"
         )
 
 

@@ -86,8 +86,8 @@ class SGD:
         At least 0. It is coupled, as in torch: part of the gradient.
     clip
         Bound on the global norm of the gradients of each sample, as in
-        `torch.nn.utils.clip_grad_norm_`; None for none. For `Muon.rest` it is that of its own
-        parameters.
+        `torch.nn.utils.clip_grad_norm_`, or None. In `Muon.rest` the norm is over the parameters
+        that `rest` updates.
 
     Raises
     ------

@@ -289,8 +289,8 @@ def _one(left: Frame, right: Frame) -> Frame:
 def _mismatch(left: AnySpace, right: AnySpace) -> ValueError:
     if left.source is not right.source:
         return ValueError(
-            "rows of two networks cannot be combined; make all spaces of a network from one Space, "
-            "by space.beside(n)"
+            "rows of two networks cannot be combined; create the other spaces of a network by "
+            "space.beside(n)"
         )
     return ValueError(
         f"rows of different spaces, with {left.n} and {right.n} columns, cannot be combined; a "

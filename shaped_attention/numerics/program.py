@@ -235,7 +235,7 @@ class _Assembler:
             self._emit_parts(node, line)
             return None
         scratch, first = faces.scratch(node), node.inputs[0] if node.inputs else node
-        # The value of an input that is needed later must outlive the operation.
+        # An operation must not overwrite an input that is needed later.
         kept = self.uses[id(first)] > 1 or first.kind in ("input", "constant")
         copied = faces.overwrites and kept
         work = None

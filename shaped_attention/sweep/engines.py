@@ -154,8 +154,8 @@ class Processes(Engine):
         """Replace the pool: one dead process breaks all of it."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-        # The pool ends its other processes itself, in a thread that may be about to ask for the
-        # exit code of the first; until it has, there is none to read.
+        # The pool ends its other processes itself, in a thread. Exit codes are None until that
+        # thread has joined the processes.
         last = time.monotonic() + _LONGEST_END
         while time.monotonic() < last and any(x.exitcode is None for x in self._started):
             time.sleep(0.01)

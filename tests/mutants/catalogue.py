@@ -20,6 +20,7 @@ from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
 from tests.mutants.sweeps import SWEEPS
 from tests.mutants.symbols import SYMBOLS
+from tests.mutants.training import TRAINING
 
 MUTANTS: list[Mutant] = [
     *ARCHITECTURES,
@@ -39,4 +40,5 @@ MUTANTS: list[Mutant] = [
     *SPHERE,
     *SWEEPS,
     *SYMBOLS,
+    *TRAINING,
 ]

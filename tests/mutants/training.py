@@ -1,0 +1,73 @@
+"""Planted errors in training steps of lazily revealed weights."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_LOW_RANK = "shaped_attention/lazy/low_rank.py"
+_OPTIMIZERS = "shaped_attention/lazy/optimizers.py"
+
+TRAINING = [
+    Mutant(
+        "update-norm-with-decay",
+        _OPTIMIZERS,
+        "norms[name] = rate * state.of_rank(state.pure).norm()",
+        "norms[name] = rate * state.of_rank(state.buffer).norm()",
+        ("test_lazy_corners.py::test_the_norm_of_an_update_leaves_out_weight_decay[0.0]",),
+        blind=True,
+    ),
+    Mutant(
+        "sgd-momentum-without-memory",
+        _OPTIMIZERS,
+        "self.momentum * a + b for a, b in zip(buffer, direction, strict=True)",
+        "b for a, b in zip(buffer, direction, strict=True)",
+        ("test_simulate_training.py::test_laws_are_those_of_explicit_weights[momentum, decay]",),
+    ),
+    Mutant(
+        "sign-keeps-the-singular-values",
+        _LOW_RANK,
+        "self.left.like(there * (u.mT @ left.units))",
+        "self.left.like(values[..., None] * (u.mT @ left.units))",
+        ("test_lazy_matrices.py::test_signs_of_matrices_of_low_rank",),
+    ),
+    Mutant(
+        "muon-takes-all-matrices-as-outputs-by-inputs",
+        _OPTIMIZERS,
+        "shape[::-1] if parameter.by_inputs else shape",
+        "shape",
+        ("test_training_of_models.py::test_laws_are_those_of_the_library[gpt2 with Muon]",),
+    ),
+    # Lines and operators drawn by lot from the sources.
+    Mutant(
+        "low-rank-norm-is-a-sum",
+        _LOW_RANK,
+        "grams = inner(self.left, self.left) * inner(self.right, self.right)",
+        "grams = inner(self.left, self.left) + inner(self.right, self.right)",
+        ("test_simulate_training.py::test_a_step_down_the_gradient_lowers_the_loss_by_its_square",),
+        blind=True,
+    ),
+    Mutant(
+        "the-readout-is-hidden",
+        "shaped_attention/lazy/training_run.py",
+        '"readout", hidden=False)',
+        '"readout", hidden=True)',
+        ("test_simulate_training.py::test_laws_are_those_of_explicit_weights[muon]",),
+        blind=True,
+    ),
+    Mutant(
+        "training-change-is-a-sum",
+        "shaped_attention/lazy/training_run.py",
+        "((x - y).squares().sum((1, 2)) / (n * m)).sqrt()",
+        "((x + y).squares().sum((1, 2)) / (n * m)).sqrt()",
+        ("test_simulate_training.py::test_laws_are_those_of_explicit_weights[sgd]",),
+        blind=True,
+    ),
+    Mutant(
+        "sign-over-zero-singular-values",
+        _LOW_RANK,
+        "there = (values > level).to(values.dtype)[..., None]",
+        "there = (values <= level).to(values.dtype)[..., None]",
+        ("test_lazy_matrices.py::test_signs_of_matrices_of_low_rank",),
+        blind=True,
+    ),
+]
