@@ -112,18 +112,23 @@ def _each(function, line, buf):  # type: ignore[no-untyped-def]
 
 
 @scalar
-def _reciprocal_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            buf[line[at.OUT] + i, p] = 1.0 / buf[line[at.A] + i, p]
+def _inverse(x):  # type: ignore[no-untyped-def]
+    return 1.0 / x
 
 
 @scalar
+def _sign(x):  # type: ignore[no-untyped-def]
+    return 1.0 if x > 0.0 else -1.0 if x < 0.0 else x
+
+
+@kernel
+def _reciprocal_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
+    _each(_inverse, line, buf)
+
+
+@kernel
 def _sign_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            x = buf[line[at.A] + i, p]
-            buf[line[at.OUT] + i, p] = 1.0 if x > 0.0 else -1.0 if x < 0.0 else x
+    _each(_sign, line, buf)
 
 
 @kernel
