@@ -7,7 +7,7 @@ SIZE ?= full
 # Of the mutants: at work at the same time.
 WORKERS ?= 2
 
-.PHONY: compare test quick test-all check-style portability claims validate mutants lint benchmark site gallery notebooks outputs docs release clean
+.PHONY: compare test quick test-all check-style portability claims validate mutants lint benchmark site gallery notebooks outputs docs clean
 
 compare: .venv/installed
 	$(BIN)/shaped-attention compare --overwrite
@@ -77,10 +77,6 @@ outputs:
 
 docs: notebooks
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
-
-# Build, check and try a release in empty environments; tagging and publishing are left to you.
-release: .venv/installed
-	$(BIN)/python -m tests.release $(RELEASE)
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
