@@ -50,7 +50,6 @@ from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence
 from .statistics.density import density
-from .statistics.multilevel import expectation
 from .statistics.rare_events import rare_event
 from .statistics.rates import distances_by_width
 from .sweep import (
@@ -107,7 +106,6 @@ __all__ = [
     "eager",
     "equicorrelated",
     "example_tokens",
-    "expectation",
     "explain",
     "explosion_law",
     "extend_sweep",

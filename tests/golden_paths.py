@@ -77,9 +77,6 @@ RUNS: dict[str, Callable[[], object]] = {
     "rare event": _rare_event,
     "GPT-2": lambda: sa.simulate_model(sa.model_from_config(GPT2), 5, samples=2, seed=7)["V"],
     "Llama": lambda: sa.simulate_model(sa.model_from_config(LLAMA), 5, samples=2, seed=7)["V"],
-    "expectation": lambda: [
-        float(sa.expectation(HOT, V0, "log det V", horizon=0.2, tolerance=0.2, seed=7)["value"])
-    ],
     # Without the fitted rates, which are found to the tolerance of a search, not to rounding.
     "convergence": lambda: sa.convergence(HOT, V0, (16, 32), horizon=0.5, samples=8, seed=7)[
         ["weak", "weak_error", "gain", "chain", "strong", "strong_error", "stopped", "extrapolated"]

@@ -165,10 +165,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "equicorrelated": (sa.equicorrelated, {"tokens": 2, "rho": 0.2}),
         "example_tokens": (sa.example_tokens, {}),
         "stopping.exit_times": (sa.stopping.exit_times, {"result": chain}),
-        "expectation": (
-            sa.expectation,
-            {"layer": LAYER, "v0": V0, "observable": "rho[0,1]", "horizon": 0.2, "tolerance": 0.1},
-        ),
         "explain": (sa.explain, {"layer": LAYER}),
         "stopping.explosion_curve": (sa.stopping.explosion_curve, {"result": chain}),
         "stopping.explosion_probability": (

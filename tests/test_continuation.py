@@ -272,12 +272,6 @@ def test_results_are_no_starts():
                              keep_state=True)  # fmt: skip
     with pytest.raises(ValueError, match=r"^v0 must be an array, not a result; call continue_run"):
         sa.simulate_chain(sa.ShapedAttention(0.4), half, width=20, depth=9, samples=3)
-    with pytest.raises(ValueError, match=r"^v0 must be an array, not a result; call continue_run"):
-        sa.expectation(sa.ShapedAttention(0.4), half, "log det V", horizon=1.0, tolerance=0.1)
-    with pytest.raises(ValueError, match=r"^v0 must be a matrix \(m, m\); got a ndarray"):
-        sa.expectation(
-            sa.ShapedAttention(0.4), np.eye(2)[None], "log det V", horizon=1.0, tolerance=0.1
-        )
 
 
 def test_samples_that_were_chosen_or_joined_do_not_go_on():

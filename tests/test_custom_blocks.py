@@ -361,20 +361,6 @@ def test_pathwise_warns_of_paths_that_stop():
         )  # fmt: skip
 
 
-def test_expectation_says_that_it_takes_minutes_and_that_paths_stop(monkeypatch):
-    """1e-9 by a budget of one more sample: the time is estimated from the first ones."""
-    call = {"horizon": 1.0, "budget": 10**7, "progress": False}
-    layer = sa.ShapedAttention(0.6, 0.3)
-    monkeypatch.setattr("shaped_attention.statistics.multilevel._LONG", 0.0)
-    with pytest.warns(UserWarning, match="reach") as warned:
-        sa.expectation(layer, V0, "log trace V", tolerance=1e-9, max_levels=3, **call)
-    first, last = (str(warning.message) for warning in warned)
-    assert first.startswith("tolerance=1e-09 takes about ")
-    assert " minutes or more, " in first
-    assert " % of the paths reach the radius; a larger tolerance or a smaller budget" in first
-    assert " paths of the finest level reached the radius with fixed steps" in last
-
-
 @pytest.mark.parametrize("coefficient", [sa.drift, sa.diffusion])
 def test_drift_and_diffusion_are_finite_or_errors(coefficient):
     with pytest.raises(FloatingPointError, match=r"of Unchecked\(.* is not finite: a parameter is"):

@@ -27,9 +27,6 @@ SMALL = {"betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2}
 CALLS = {
     "distances_by_width": lambda **p: sa.distances_by_width(LAYER, V0, [8, 16], samples=10, **p),
     "convergence": lambda **p: sa.convergence(LAYER, V0, [8, 16], samples=10, **p),
-    "expectation": lambda **p: sa.expectation(
-        LAYER, V0, "rho[0,1]", horizon=0.2, tolerance=0.1, **p
-    ),
     "stopping_map": lambda **p: sa.stopping.stopping_map(
         V0, [0.5], [1.0, 2.0], width=8, step=0.125, samples=2, **p
     ),
@@ -99,7 +96,7 @@ def test_a_bar_is_shown_if_asked_for(name, capsys, monkeypatch):
     assert (
         len({line.partition(":")[0] for line in shown.replace("\r", "\n").split("\n") if line}) == 1
     )
-    assert "100%" in shown or name == "expectation"
+    assert "100%" in shown
     with monkeypatch.context() as patch:
         patch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
         CALLS[name](progress=False)

@@ -129,8 +129,6 @@ CALLS = [
     call(sa.convergence, _SEED, layer=LAYER[1], v0=V0, widths=(6, 8), horizon=0.5, samples=4),
     call(sa.distances_by_width, _SEED, layer=BLOCK, v0=V0, widths=[4, 8], samples=8,
          steps_per_layer=1),
-    call(sa.expectation, {"observable": "rho[0,1]"}, layer=sa.Pattern([LAYER, BLOCK]), v0=V0,
-         observable="log det V", horizon=0.25, tolerance=0.5),
     call(stopping.explosion_table, {"radius": 3.0}, layer=BLOCK, v0=V0.tolist(), widths=[8, 16],
          horizon=0.25, step=0.125, samples=4, radius=1.5),
     call(sa.stopping.stopping_map, {"gammas": [0.7]}, v0=V0.tolist(), gammas=[0.5, 0.6],

@@ -30,11 +30,10 @@ HIDDEN_AT_A_TIME = 256
 
 @dataclass
 class Keys:
-    """The keys of a run, by address; `integers` name the part of the stream."""
+    """The keys of a run, by address."""
 
     seed: int
     stream: str
-    integers: tuple[int, ...] = ()
     _known: dict[Hashable, NDArray[np.uint64]] = field(default_factory=dict, repr=False)
 
     def key(self, address: Any) -> NDArray[np.uint64]:
@@ -44,9 +43,7 @@ class Keys:
             place, name = address
             digest = hashlib.sha256(name.encode()).digest()
             words = [int.from_bytes(digest[i : i + 4], "little") for i in (0, 4)]
-            known = stream_key(
-                self.seed, self.stream, *self.integers, 2**16 + len(place), *place, *words
-            )
+            known = stream_key(self.seed, self.stream, 2**16 + len(place), *place, *words)
             self._known[address] = known
         return known
 

@@ -16,7 +16,6 @@ STREAMS = {
     "chain": 1,
     "sde": 2,
     "statistics": 3,
-    "multilevel": 4,
     "derived": 5,
     "sphere": 6,
     "model": 7,

@@ -8,7 +8,6 @@ _COMPARE = "shaped_attention/statistics/compare.py"
 _CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _DENSITY = "shaped_attention/statistics/density.py"
 _DISTANCES = "shaped_attention/statistics/distances.py"
-_MULTILEVEL = "shaped_attention/statistics/multilevel.py"
 _OBSERVABLES = "shaped_attention/numerics/observables.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _SCORES = "shaped_attention/torch_models/scores.py"
@@ -132,38 +131,6 @@ ESTIMATES = [
         blind=True,
     ),
     Mutant(
-        "multilevel-not-extrapolated",
-        _MULTILEVEL,
-        "float(columns[2].sum() + last.mean[0])",
-        "float(columns[2].sum())",
-        ("test_multilevel.py::test_a_coarse_step_alone_is_rejected",),
-        blind=True,
-    ),
-    Mutant(
-        "multilevel-allocation-without-weight",
-        _MULTILEVEL,
-        "np.arange(len(levels)) < len(levels) - 1, 1.0, 2.0)",
-        "np.arange(len(levels)) < len(levels) - 1, 1.0, 1.0)",
-        ("test_multilevel.py::test_samples_are_shared_out_as_the_cost_asks",),
-        blind=True,
-    ),
-    Mutant(
-        "levels-coarse-increment-halved",
-        _MULTILEVEL,
-        "coarse.euler(half + increment)",
-        "coarse.euler(2.0**0.5 * increment)",
-        ("test_multilevel.py::test_the_variance_falls_like_the_step[layer0]",),
-        blind=True,
-    ),
-    Mutant(
-        "levels-merge-of-variances",
-        _MULTILEVEL,
-        "apart**2 * (self.count * count / total)",
-        "apart**2 * (count / total)",
-        ("test_multilevel.py::test_moments_of_a_level_are_those_of_all_its_samples",),
-        blind=True,
-    ),
-    Mutant(
         "scores-error-of-one-rank-more",
         _SCORES,
         "np.linalg.norm(s[rank:])",
@@ -244,27 +211,6 @@ ESTIMATES = [
         ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
     ),
     Mutant(
-        "multilevel-last-weight-not-in-the-error",
-        _MULTILEVEL,
-        "sum(level.error2 for level in levels) + 3.0 * levels[-1].error2",
-        "sum(level.error2 for level in levels)",
-        ("test_multilevel.py::test_the_standard_error_counts_the_last_level_twice",),
-    ),
-    Mutant(
-        "multilevel-bias-by-twelve",
-        _MULTILEVEL,
-        "shrink = 3.0 * 4.0 **",
-        "shrink = 12.0 * 4.0 **",
-        ("test_multilevel.py::test_the_bias_is_that_of_an_error_of_two_orders[3-0.7-0.3]",),
-    ),
-    Mutant(
-        "levels-cost-of-the-fine-path-alone",
-        _MULTILEVEL,
-        "sum(grid.steps for grid in self.grids)",
-        "self.grids[0].steps",
-        ("test_multilevel.py::test_samples_are_shared_out_as_the_cost_asks",),
-    ),
-    Mutant(
         "sweep-distances-of-densities",
         _SWEEP_READING,
         '.sum("block").cumsum("bin")',
@@ -279,27 +225,11 @@ ESTIMATES = [
         ("test_sweep_summaries.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
     ),
     Mutant(
-        "levels-share-their-numbers",
-        _MULTILEVEL,
-        'Keys(self.base.seed, "multilevel", (self.number,))',
-        'Keys(self.base.seed, "multilevel", (0,))',
-        ("test_multilevel.py::test_levels_have_numbers_of_their_own",),
-        blind=True,
-    ),
-    Mutant(
         "diffusion-of-a-pattern-without-its-share",
         "shaped_attention/theory/moments.py",
         "sum(share * part.diffusion for share, part in shares)",
         "sum(part.diffusion for share, part in shares)",
         ("test_sde.py", "test_continuation.py", "test_normalised_limit.py", "test_clock.py"),
-        blind=True,
-    ),
-    Mutant(
-        "paths-of-the-last-level-by-its-deviation",
-        "shaped_attention/statistics/multilevel.py",
-        "max(1.0, last.variance[1] / error2)",
-        "max(1.0, last.variance[1] ** 0.5 / error2)",
-        ("test_multilevel.py",),
         blind=True,
     ),
 ]

@@ -127,7 +127,7 @@ SAMPLERS = [
         _DRAWS,
         "spawn_key=(STREAMS[stream], *integers)",
         "spawn_key=(STREAMS[stream],)",
-        ("test_multilevel.py::test_levels_have_numbers_of_their_own",),
+        ("test_golden_paths.py::test_paths_are_those_that_were_frozen",),
         blind=True,
     ),
     Mutant(
