@@ -50,7 +50,6 @@ from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
 from .statistics.convergence import convergence
 from .statistics.density import density
-from .statistics.rare_events import rare_event
 from .statistics.rates import distances_by_width
 from .sweep import (
     Sweep,
@@ -124,7 +123,6 @@ __all__ = [
     "pathwise",
     "plan_sweep",
     "plots",
-    "rare_event",
     "read_covariance",
     "read_sweep",
     "read_tokens",

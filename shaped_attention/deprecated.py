@@ -25,7 +25,6 @@ OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
         "explosion_curves": ("statistics.stopping", "sa.stopping.explosion_table"),
         "explosion_probability": ("statistics.stopping", "sa.stopping.explosion_probability"),
         "stopping_map": ("statistics.stopping", "sa.stopping.stopping_map"),
-        "tilted_probability": ("statistics.stopping", "sa.stopping.tilted_probability"),
         "summary_table": ("architectures.verdict", "sa.verdict(summary, table=True)"),
         "half_vectorise": ("numerics.covariance:vech", "sa.vech"),
         "initial_spectrum": ("torch_models.scores", "sa.scores.initial_spectrum"),

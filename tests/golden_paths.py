@@ -49,13 +49,6 @@ def _sde(method, layer=LAYER, v0=V0, samples=3, **options):  # type: ignore[no-u
     return sa.integrate_sde(layer, v0, samples=samples, seed=7, method=method, **settings)["V"]
 
 
-def _rare_event():  # type: ignore[no-untyped-def]
-    event = sa.rare_event(
-        HOT, V0, "log trace V", 3.0, horizon=0.3, step=0.05, seed=7, replicas=16, runs=2
-    )
-    return [float(event.probability)]
-
-
 RUNS: dict[str, Callable[[], object]] = {
     "network": lambda: sa.simulate_network(LAYER, V0, width=32, depth=3, samples=3, seed=7)["V"],
     "network, groups": lambda: sa.simulate_network(
@@ -74,7 +67,6 @@ RUNS: dict[str, Callable[[], object]] = {
     "SDE, clock, float32": lambda: _sde("clock", HOT, dtype="float32"),
     "SDE, library routines": lambda: _sde("direct", HOT, LARGE)[:, :, :4, :4],
     "SDE, clock, library routines": lambda: _sde("clock", HOT, LARGE, horizon=0.04)[:, :, :4, :4],
-    "rare event": _rare_event,
     "GPT-2": lambda: sa.simulate_model(sa.model_from_config(GPT2), 5, samples=2, seed=7)["V"],
     "Llama": lambda: sa.simulate_model(sa.model_from_config(LLAMA), 5, samples=2, seed=7)["V"],
     # Without the fitted rates, which are found to the tolerance of a search, not to rounding.

@@ -221,16 +221,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "open_sweep": (sa.open_sweep, {"path": store}),
         "pathwise": (sa.pathwise, RUN | {"v0": torch.tensor(V0), "parameters": {"gamma": half}}),
         "plan_sweep": (sa.plan_sweep, {"sweep": sweep}),
-        "stopping.tilted_probability": (
-            sa.stopping.tilted_probability,
-            {"layer": sa.ShapedAttention(0.5), "v0": V0, "level": 5.0, "horizon": 0.25, "runs": 2,
-             "replicas": 8, "step": 0.1},
-        ),
-        "rare_event": (
-            sa.rare_event,
-            {"layer": LAYER, "v0": V0, "observable": "u", "level": 2.5, "width": 8, "depth": 2,
-             "replicas": 8, "runs": 2, "progress": False},
-        ),
         "read_covariance": (sa.read_covariance, {"path": folder / "v.npy"}),
         "read_sweep": (sa.read_sweep, {"path": folder / "sweep.toml"}),
         "read_tokens": (sa.read_tokens, {"path": folder / "v.npy"}),

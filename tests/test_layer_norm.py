@@ -254,20 +254,6 @@ def test_pathwise_gives_the_chain_and_its_derivatives():
     assert by_gain.item() == pytest.approx(quotient, rel=1e-5)
 
 
-def test_rare_events_of_chains_with_means():
-    """By splitting, the probability is that of plain sampling, within 5 standard errors."""
-    options = {"width": 16, "depth": 6, "progress": False}
-    v0, layer = sa.equicorrelated(2, 0.2), [normed(SOFTMAX), RELU]
-    v = sa.simulate_chain(layer, v0, samples=20_000, seed=1, **options).V.values[-1]
-    norm = np.linalg.norm(v, axis=(1, 2))
-    level = float(np.quantile(norm, 0.95))
-    found = sa.rare_event(
-        layer, v0, "norm", level, when="end", replicas=400, runs=20, seed=2, **options
-    )
-    errors = found.run_probability.std(ddof=1) / np.sqrt(20), np.sqrt(0.05 * 0.95 / 20_000)
-    assert abs(float(found.probability) - 0.05) < 5 * np.hypot(*errors)
-
-
 @dataclass(frozen=True)
 class Forgetful(sa.ShapedMLP):
     """A step that does not know of the means."""

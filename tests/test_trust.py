@@ -99,18 +99,6 @@ def test_what_this_process_named_needs_no_trust(stranger):
     assert sa.rerun(run).identical(run)
 
 
-def test_records_name_no_places_to_write(tmp_path):
-    """The folder of a rare event is an argument of the call, and of no record."""
-    result = sa.rare_event(
-        sa.ShapedMLP(0.5), np.eye(2), "u", level=2.5, width=8, depth=2, replicas=8, runs=2,
-        progress=False,
-    )  # fmt: skip
-    stored = sa.specification(result) | {"store": str(tmp_path / "made")}
-    with pytest.raises(ValueError, match=r"^result has the argument store, which no record has$"):
-        sa.rerun(result.assign_attrs(specification=json.dumps(stored)))
-    assert not (tmp_path / "made").exists()
-
-
 @pytest.mark.parametrize("wrong", ["stranger", [3]])
 def test_trust_is_a_list_of_modules(wrong):
     with pytest.raises(ValueError, match=r"^trust must be a list of names of modules; got"):

@@ -40,7 +40,7 @@ from shaped_attention.trust import (
 FORMAT = 3
 """Number of the layout of `attrs`; raised when an old result could be misread."""
 
-_NOT_RECORDED = ("progress", "chunk", "memory", "store")
+_NOT_RECORDED = ("progress", "chunk", "memory")
 _GRID = {"save_every", "width", "depth", "horizon", "step"}
 
 P = ParamSpec("P")

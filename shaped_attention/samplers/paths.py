@@ -49,7 +49,6 @@ class Paths(Batch):
         factors: Array,
         grid: Indices | int = 0,
         taken: Indices | int | None = None,
-        left: Array | None = None,
         stopping_times: Array | None = None,
         largest: Array | None = None,
     ) -> None:
@@ -69,7 +68,7 @@ class Paths(Batch):
             count=count,
             state=stepper.arranged(completed(factors, rows)),
             grid=whole(grid, 0),
-            left=whole(left, self.task.dt),
+            left=whole(None, self.task.dt),
             taken=whole(taken, grid),
             alive=stepper.array(np.isinf(stops) & (np.arange(rows) < count)),
             stopped_at=stepper.array(stops),
@@ -80,16 +79,6 @@ class Paths(Batch):
         )
 
     # What a run reads.
-
-    @property
-    def times(self) -> Array:
-        """Times of the paths (count,)."""
-        return self._times()[: self.count]
-
-    @property
-    def ended(self) -> Mask:
-        """Whether a path is at the last grid point, has stopped, or was ended (count,)."""
-        return (~self._living() | (self.grid >= self.task.steps))[: self.count]
 
     def factors(self) -> Array:
         """Return the states (count, groups, m, c), with V = (1/g) sum of F_g F_g^T."""
@@ -137,33 +126,6 @@ class Paths(Batch):
             return self.stepper.advance(self, moves, end, budget)
         self._step(moves)
         return False
-
-    def step(self) -> Indices:
-        """Take one step of the paths that are furthest behind, and return which.
-
-        With a clock and no schedules all paths take a step. The result is empty only once all have
-        ended.
-        """
-        while True:
-            living = self._living() & (self.grid < self.task.steps)
-            if not living.any():
-                return np.empty(0, dtype=np.int64)
-            moves, before = self._next(living), self.taken.copy()
-            if isinstance(self.stepper, CompiledStepper):
-                self.stepper.advance(self, moves, self.task.steps, 1, burst=1)
-            else:
-                self._step(moves)
-            check_stopping_times(self.stopping_times())
-            moved: Indices = np.flatnonzero(self.taken > before)
-            # A path that would overflow stops where it is.
-            if len(moved):
-                return moved
-
-    def end(self, paths: Indices) -> None:
-        """End some paths: they do not move from here."""
-        ended = np.zeros(len(self.grid), dtype=bool)
-        ended[paths] = True
-        self.alive = self.alive & ~self.stepper.array(ended)
 
     @property
     def brownian_shape(self) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """When paths leave a range, reach a radius or explode: what `sa.stopping` offers.
 
 Exit times of the eigenvalues of V and explosion as functions of gamma and tau_0 are here;
-extrapolated and tilted probabilities are in `explosion_estimate` and `tilting`.
+extrapolated probabilities are in `explosion_estimate`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.statistics.explosion_estimate import explosion_probability
 from shaped_attention.statistics.proportions import fraction_bounds
-from shaped_attention.statistics.tilting import tilted_probability
 
 __all__ = [
     "exit_times",
@@ -44,7 +43,6 @@ __all__ = [
     "explosion_probability",
     "explosion_table",
     "stopping_map",
-    "tilted_probability",
 ]
 
 SMALLEST, LARGEST = 1e-4, 1e4

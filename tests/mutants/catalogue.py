@@ -14,10 +14,10 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.normalised_limit import NORMALISED_LIMIT
 from tests.mutants.paths import PATHS
 from tests.mutants.programs import PROGRAMS
-from tests.mutants.rare_events import RARE_EVENTS
 from tests.mutants.recorded import RECORDED
 from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
+from tests.mutants.stopping import STOPPING
 from tests.mutants.sweeps import SWEEPS
 from tests.mutants.symbols import SYMBOLS
 from tests.mutants.training import TRAINING
@@ -33,7 +33,7 @@ MUTANTS: list[Mutant] = [
     *PROGRAMS,
     *SAMPLERS,
     *ESTIMATES,
-    *RARE_EVENTS,
+    *STOPPING,
     *EXPLOSION,
     *LAZY,
     *NORMALISED_LIMIT,

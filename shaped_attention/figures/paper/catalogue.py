@@ -335,21 +335,5 @@ FIGURES: dict[str, Recipe] = {
         small={},
         random=False,
     ),
-    "rare": _recipe(
-        "rare_events:figure_rare_events",
-        "rare_events:level_probabilities",
-        "Probability that u = V_11 - 2 V_12 + V_22 reaches a level, down to 10^-9, for chains and "
-        "SDE.",
-        "Narrow networks reach high levels more rarely than the SDE\n"
-        r"two tokens, $\gamma=0.35$, $\tau_0=3$, $t\leq 0.75$",
-        options={
-            "levels": Option("Levels of u.", (3.0, 10.0, 30.0, 100.0, 300.0)),
-            "widths": _WIDTHS,
-            "replicas": Option("Number of replicas in a run of multilevel splitting.", 200),
-            "runs": Option("Number of independent runs of multilevel splitting.", 6),
-        },
-        small={"levels": (2.0, 3.0), "widths": (16,), "replicas": 30, "runs": 2},
-        takes="Takes about four minutes.",
-    ),
 }
 """Figures with a number are the paper's; the others go beyond it."""

@@ -253,7 +253,7 @@ class CompiledStepper(Stepper):
     """Compiled code that takes many steps in one call, and does the bookkeeping of `Paths`."""
 
     @abstractmethod
-    def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
+    def advance(self, batch: Batch, moves: Mask, end: int, budget: int) -> bool:
         """Move paths towards a grid point; return whether the whole budget was used."""
 
 

@@ -21,6 +21,9 @@ from shaped_attention.samplers.steppers import (
 )
 from shaped_attention.samplers.task import Task
 
+_BURST = 16
+"""Steps of a tile by the clock before paths that still move are gathered anew."""
+
 
 def stepper_of(spec: Specification, task: Task) -> CompiledStepper | None:
     """Return compiled code on the CPU in double precision, unless torch was requested."""
@@ -52,7 +55,7 @@ class TileStepper(HostStepper, CompiledStepper, Brownian):
         """Return a place for arrays: allocating them costs more than writing to them."""
         return {}
 
-    def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
+    def advance(self, batch: Batch, moves: Mask, end: int, budget: int) -> bool:
         """Take at most `budget` steps of the paths `moves`, which are at one grid point."""
         begin = int(batch.grid[moves][0])
         ends = min(begin + budget, end)
@@ -116,7 +119,7 @@ class TileClock(HostStepper, CompiledStepper):
 
     name: ClassVar[str] = TileStepper.name
 
-    def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
+    def advance(self, batch: Batch, moves: Mask, end: int, budget: int) -> bool:
         """Move paths to a grid point, in tiles whose steps are counted against the budget."""
         from shaped_attention.numerics.clock_tiles import advance_clock
 
@@ -126,7 +129,7 @@ class TileClock(HostStepper, CompiledStepper):
         more: bool = advance_clock(
             task.compiled_clock, flat, batch.left, batch.grid, batch.taken, alive,
             batch.stopped_at, batch.largest, samples, task.radius, task.dt, SHIFT, NEAR,
-            end, batch.slots, batch.stored.reshape(*batch.stored.shape[:2], -1), burst, budget,
+            end, batch.slots, batch.stored.reshape(*batch.stored.shape[:2], -1), _BURST, budget,
         )  # fmt: skip
         batch.alive[:] = alive > 0.5
         return more

@@ -88,7 +88,7 @@ class DeviceStepper(DeviceArrays, CompiledStepper):
         """Return how many paths of a run move together."""
         return chunk_size(spec, self.bytes_of_one(spec), PREFERRED_ON_DEVICE)
 
-    def advance(self, batch: Batch, moves: Mask, end: int, budget: int, burst: int = 16) -> bool:
+    def advance(self, batch: Batch, moves: Mask, end: int, budget: int) -> bool:
         """Move paths towards a grid point; return whether more steps are needed.
 
         By the clock, `budget` counts the steps of each path, whose times and numbers of steps come
