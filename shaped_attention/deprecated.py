@@ -32,27 +32,7 @@ OLD_NAMES: dict[str, dict[str, tuple[str, str]]] = {
         "score_form": ("torch_models.scores", "sa.scores.score_form"),
         "truncation_cost": ("torch_models.scores", "sa.scores.truncation_cost"),
     },
-    "shaped_attention.sphere": {
-        "equiangular_cosine": ("sphere.theory", "sa.sphere.theory.equiangular_cosine"),
-        "final_rate": ("sphere.theory", "sa.sphere.theory.final_rate"),
-        "meeting_time": ("sphere.theory", "sa.sphere.theory.meeting_time"),
-        "token_flow": ("sphere.flow:sphere_flow", "sphere.sphere_flow"),
-        "random_tokens": ("sphere.old_names", "sphere.uniform_start(..., reduced=False)"),
-        "noisy_network": ("sphere.old_names", "sphere.sphere_network(..., sigma=...)"),
-        "circle_distance_to_density": (
-            "sphere.old_names", "sphere.circle_wasserstein2(angles, density=...)",
-        ),
-        "common_noise_drift": ("sphere.old_names", "sphere.SphereAttention.gram_field"),
-        "angle_field": ("sphere.old_names", "sphere.SphereAttention.angle_field"),
-        "equiangular_field": ("sphere.theory", "sa.sphere.theory.equiangular_field"),
-        "relu_mlp": ("sphere.old_names", "sphere.TokenAttention(..., mlp=(inner, outer, bias))"),
-        "random_attention": ("sphere.old_names", "sphere.TokenAttention.random"),
-        "phase_diagram": ("sphere.figures.phase", "sphere.figure_data('phase', ...)"),
-        "ensemble_phase": ("sphere.figures.phase", "sphere.figure_data('ensembles', ...)"),
-        "metastability": ("sphere.figures.clusters", "sphere.figure_data('metastability', ...)"),
-        "energy_curves": ("sphere.figures.clusters", "sphere.figure_data('energy', ...)"),
-        "clustering_with_noise": ("sphere.figures.noise", "sphere.figure_data('noise', ...)"),
-    },
+    "shaped_attention.sphere": {},
     "shaped_attention.sweep": {},
 }  # fmt: skip
 """By module and old name: where it is, as "module" of this package or "module:attribute" if the

@@ -300,10 +300,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             sphere.record_hidden_states,
             {"model": model, "inputs": inputs, "choose": lambda name, module: "." in name},
         ),
-        "sphere.residual_flow": (
-            sphere.residual_flow,
-            {"outer": [[1.0]], "inner": [[1.0]], "bias": [0.5], "start": [[1.0], [2.0]]},
-        ),
         "sphere.spectral_gap": (sphere.spectral_gap, {"gram": GRAM}),
         "sphere.sphere_flow": (sphere.sphere_flow, {"attention": SA, **start, "times": [0.1]}),
         "sphere.sphere_network": (

@@ -35,7 +35,6 @@ from shaped_attention.sphere.figures import (
 )
 from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 from shaped_attention.sphere.figures.mean_field import figure_mean_field
-from shaped_attention.sphere.old_names import noisy_network
 from shaped_attention.sphere.propagation_of_chaos import two_bumps
 from shaped_attention.statistics import stopping
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
@@ -153,14 +152,11 @@ CALLS = [
     call(sphere.sphere_network, {"step": 0.6}, attention=ATTENTION, start=TOKENS, step=0.5,
          layers=3, normalise="before", save_every=2),
     call(sphere.sphere_network, {"layers": 2}, attention=GENERAL, start=TOKENS, step=0.5, layers=3),
-    call(noisy_network, _SEED, attention=ATTENTION, **_START),
     call(sphere.noisy_chain, _SEED, attention=ATTENTION, dimension=9, **_START),
     call(sphere.theory.two_tokens, {"sigma": 2.0}, attention=sphere.SphereAttention(2.0),
          dimension=3, sigma=1.0, cosine=[-0.5, 0.0]),
     call(sphere.mean_field, {"normalised": False}, beta=np.float32(1.3), times=[0.1],
          density=two_bumps, cells=8),
-    call(sphere.residual_flow, {"horizon": 0.5}, outer=[[1.0]], inner=[[2.0]], bias=[0.5],
-         start=[[1.0], [2.0]], depths=[2, 4]),
     call(sphere.mean_field_distance, _SEED, beta=2, sizes=[2, 3], time=0.1, samples=2, cells=8),
     call(figure_mean_field, {"betas": [3.0]}, betas=(1.0, 2.0), times=[0.1], sizes=(2, 3),
          particles=2, samples=2, time=0.1, cells=8),

@@ -10,7 +10,6 @@ import pytest
 import torch
 import xarray as xr
 
-import shaped_attention as sa
 from shaped_attention import sphere
 from shaped_attention.sphere import (
     MixLN,
@@ -228,28 +227,6 @@ def test_no_tensor_is_made_on_another_device_than_the_start():
         uniform_start(3, 3, device="tpu")
     with pytest.raises(ValueError, match=r"device must be 'cpu', .* got 'meta'"):
         uniform_start(3, 3, reduced=False, device="meta")
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_old_names_compute_what_the_new_ones_do():
-    """Also the argument `observe`, and records with it; without the noise it is another network."""
-    x, plain = random_tokens(3, 4, 2), SphereAttention(1.0)
-    assert torch.equal(sphere.random_tokens(3, 4, 2), x)
-    new = sphere_network(plain, x, 0.2, 2, sigma=1.0, seed=3)
-    old = sphere.noisy_network(plain, x, 1.0, 0.2, 2, seed=3)
-    xr.testing.assert_identical(old.drop_attrs(), new.drop_attrs())
-    assert not np.array_equal(old["V"], sphere_network(plain, x, 0.2, 2)["V"])
-    gram = (x @ x.mT).numpy()
-    drift = plain.gram_field(x @ x.mT, 0.5, 7).numpy()
-    np.testing.assert_array_equal(sphere.common_noise_drift(plain, gram, 7, 0.5), drift)
-    kept = sphere_flow(plain, x, [0.1], observe=first_cosine)
-    text = kept.attrs["specification"].replace('"keep"', '"observe"')
-    stored = kept.assign_attrs(specification=text, function="shaped_attention.sphere:token_flow")
-    np.testing.assert_array_equal(sa.rerun(stored, trust=["tests"])["kept"], kept["kept"])
-
-
-def first_cosine(gram):
-    return gram[:, 0, 1]
 
 
 class Watched(torch.nn.Linear):

@@ -15,7 +15,6 @@ from .mean_field import mean_field
 from .normalisation import MixLN
 from .propagation_of_chaos import mean_field_distance
 from .random_weights import RandomHeads, RandomMLP
-from .residual import residual_flow
 from .starts import equiangular_start, given_start, uniform_start
 from .token_attention import TokenAttention
 from .trained import (
@@ -47,7 +46,6 @@ __all__ = [
     "order_parameter",
     "read_hidden_states",
     "record_hidden_states",
-    "residual_flow",
     "spectral_gap",
     "sphere_flow",
     "sphere_network",

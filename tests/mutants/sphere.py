@@ -19,7 +19,6 @@ _SPHERE_NORMALISATION = "shaped_attention/sphere/normalisation.py"
 _SPHERE_NOISE = "shaped_attention/sphere/figures/noise.py"
 _SPHERE_PHASE = "shaped_attention/sphere/figures/phase.py"
 _SPHERE_RANDOM_WEIGHTS = "shaped_attention/sphere/random_weights.py"
-_SPHERE_RESIDUAL = "shaped_attention/sphere/residual.py"
 _SPHERE_SINKHORN = "shaped_attention/sphere/sinkhorn.py"
 _SPHERE_THEORY = "shaped_attention/sphere/theory.py"
 _SPHERE_TOKEN_ATTENTION = "shaped_attention/sphere/token_attention.py"
@@ -308,13 +307,6 @@ SPHERE = [
         ("test_sphere_sinkhorn.py::test_where_all_rows_have_one_sum_it_is_softmax_attention[3.0]",),
     ),
     Mutant(
-        "residual-end-of-layer",
-        _SPHERE_RESIDUAL,
-        "field(layer * step, points)",
-        "field((layer + 1) * step, points)",
-        ("test_sphere_residual.py::test_the_network_is_the_loop_written_out",),
-    ),
-    Mutant(
         "sinkhorn-rows-for-columns",
         _SPHERE_SINKHORN,
         "(kernel.mT @ left)",
@@ -322,14 +314,6 @@ SPHERE = [
         (
             "test_sphere_sinkhorn.py::test_general_queries_and_keys_have_the_limit_of_sinkhorns_iterations",
         ),
-        blind=True,
-    ),
-    Mutant(
-        "residual-unit-time",
-        _SPHERE_RESIDUAL,
-        "points, step = x, horizon / depth",
-        "points, step = x, 1.0 / depth",
-        ("test_sphere_residual.py::test_the_network_is_the_loop_written_out",),
         blind=True,
     ),
     Mutant(
