@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from docs import _figures
 from docs._families import supported_models
 from docs._pages import all_help_texts, gallery, ledger
 from symbolic.claims.authors_page import authors_page, papers_page

@@ -31,12 +31,9 @@ install_import_hook([f"shaped_attention.{name}" for name in _CHECKED], "beartype
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-COLLECTED: pytest.StashKey[dict[str, bool]] = pytest.StashKey()
-"""All tests of the collected files, and whether they are quick."""
-
 
 @pytest.hookimpl(tryfirst=True)  # before tests are left out for their markers
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that the planted errors name as `quick`, next to those that say so."""
     from tests.mutants.catalogue import MUTANTS
     from tests.quick import names_of
@@ -45,9 +42,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("validation") is None and names_of(item.nodeid) & named:
             item.add_marker("quick")
-    config.stash[COLLECTED] = {
-        item.nodeid: item.get_closest_marker("quick") is not None for item in items
-    }
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,11 @@
-"""What is imported is declared, and the core runs where the libraries of the extras are missing."""
+"""The core runs where the libraries of the extras are missing."""
 
 from __future__ import annotations
 
-import ast
-import importlib.metadata
 import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,72 +13,8 @@ import pytest
 from shaped_attention.libraries import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OWN = {"shaped_attention", "symbolic"}
-FEATURES = set(PROJECT["optional-dependencies"]) - {"all", "dev", "docs"}
 BLOCKED = sorted({library for libraries in EXTRAS.values() for library in libraries} - {"pandas"})
 """Pandas comes with xarray."""
-
-
-def imports_of(source: str) -> set[str]:
-    """Libraries that a source imports, or asks for by `find_spec`."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found.add(node.module)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("find_spec"):
-            found |= {part.value for part in node.args if isinstance(part, ast.Constant)}
-    return {name.partition(".")[0] for name in found} - OWN - sys.stdlib_module_names
-
-
-def imported() -> set[str]:
-    files = [file for package in OWN for file in (ROOT / package).rglob("*.py")]
-    used = set().union(*(imports_of(file.read_text()) for file in files))
-    return used - {"_typeshed"}  # which only type checkers have
-
-
-def declared(requirements: list[str]) -> set[str]:
-    """Names of distributions."""
-    return {re.split(r"[<>=\[]", requirement)[0].lower() for requirement in requirements}
-
-
-def distributions(libraries: set[str]) -> set[str]:
-    """Names of the distributions that hold these libraries."""
-    known = importlib.metadata.packages_distributions()
-    return {known[library][0].lower().replace("_", "-") for library in libraries}
-
-
-def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
-    """The cluster's adapter is imported by scripts, as the guide shows."""
-    extras = {extra: declared(PROJECT["optional-dependencies"][extra]) for extra in FEATURES}
-    everything = declared(PROJECT["dependencies"]).union(*extras.values())
-    used = imported()
-    assert {"torch", "matplotlib", "h5netcdf"} <= used
-    guide = (ROOT / "docs" / "how-to" / "batch-runs.md").read_text()
-    assert "from dask_jobqueue import" in guide
-    assert distributions(used) == everything - {"dask-jobqueue"}
-    # Negative controls: a library that nobody declares, and one that nobody imports.
-    assert imports_of("import requests.sessions\nfrom os import path") == {"requests"}
-    assert "pytest" not in distributions(used)
-
-
-def test_extras_install_the_libraries_that_errors_name():
-    for extra in FEATURES:
-        requirements = declared(PROJECT["optional-dependencies"][extra]) - {"dask-jobqueue"}
-        assert requirements == distributions(set(EXTRAS[extra]))
-    (everything,) = PROJECT["optional-dependencies"]["all"]
-    assert everything == f"shaped-attention[{','.join(sorted(FEATURES))}]"
-    assert "shaped-attention[all]" in PROJECT["optional-dependencies"]["dev"]
-
-
-def test_the_page_on_installing_lists_the_libraries_of_each_extra():
-    page = (ROOT / "docs" / "install.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.+) \|$", page, re.MULTILINE))
-    assert {extra: set(libraries.split(", ")) for extra, libraries in rows.items()} == {
-        extra: declared(PROJECT["optional-dependencies"][extra]) for extra in FEATURES
-    }
 
 
 CORE = f"""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import numpy as np
 import pytest
-import seaborn as sns
 import xarray as xr
 from click.testing import CliRunner
 from matplotlib.figure import Figure
@@ -29,44 +27,6 @@ from shaped_attention.figures.paper import original as paper
 from shaped_attention.figures.paper.catalogue import FIGURES
 from shaped_attention.figures.paper.plots import stopping_maps
 from shaped_attention.statistics.density import observable_names
-
-LINEAR = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-"""From linear sRGB to XYZ at D65."""
-BLIND = {
-    "none": np.eye(3),
-    "deutan": [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]],
-    "protan": [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]],
-    "tritan": [[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]],
-}
-"""Linear sRGB as colour-blind readers see it (Machado, Oliveira and Fernandes, 2009)."""
-
-
-def lab(colours, seen):
-    """CIELAB coordinates of colours (count, 3) of sRGB."""
-    colours = np.asarray(colours)
-    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
-    white = [0.9505, 1.0, 1.089]
-    xyz = np.clip(linear @ np.transpose(seen), 0.0, 1.0) @ LINEAR.T / white
-    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16.0 / 116.0)
-    differences = 500.0 * (f[:, 0] - f[:, 1]), 200.0 * (f[:, 1] - f[:, 2])
-    return np.stack([116.0 * f[:, 1] - 16.0, *differences], axis=-1)
-
-
-def closest(points):
-    """Smallest distance between two of the points (count, ...)."""
-    points = points.reshape(len(points), -1)
-    apart = np.linalg.norm(points[:, None] - points[None], axis=-1)
-    return apart[np.triu_indices(len(points), 1)].min()
-
-
-def test_colours_differ_in_grey_print_and_for_colour_blind_readers():
-    """The first seven; those of seaborn's palette, used before, do not differ in grey."""
-    colours = panels.COLORS[:7]
-    assert closest(lab(colours, BLIND["none"])[:, 0]) > 6.0
-    for name, seen in BLIND.items():
-        assert closest(lab(colours, seen)) > 15.0, name
-    before = sns.color_palette("colorblind")[:7]
-    assert closest(lab(before, BLIND["none"])[:, 0]) < 2.0
 
 
 def test_several_panels_are_lettered_and_given_axes_are_not():
@@ -300,14 +260,6 @@ def test_a_transparent_background_is_white_and_translucent_colours_are_blended(t
         colours = [colour for _, colour in picture.convert("RGB").getcolors()]
         assert picture.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
     assert np.abs(np.subtract(colours, (255, 127, 127))).max(axis=1).min() <= 1
-
-
-def test_committed_figures_are_small():
-    """Each PNG has at most 500 kB."""
-    folder = Path(__file__).resolve().parent.parent / "figures"
-    large = {path.name: path.stat().st_size for path in folder.glob("*.png")}
-    assert large
-    assert {name for name, size in large.items() if size > 500_000} == set()
 
 
 def test_a_figure_has_the_formats_that_are_asked_for(tmp_path):

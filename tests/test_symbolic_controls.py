@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from sympy import Integer, KroneckerDelta, Matrix
 
 from symbolic.claims import (
     CLAIMS,
-    Verdict,
     gram_flow,
     judge,
     lazy_weights,
@@ -23,8 +21,6 @@ from symbolic.claims import (
     wasserstein_gradient,
 )
 from symbolic.claims import optimal_transport as transport
-from symbolic.claims.book import NOTES
-from symbolic.claims.ledger import Simulated
 
 CONTROLS: dict[str, tuple[Any, str, Any]] = {
     "temperature-gives-1/n": (
@@ -123,16 +119,3 @@ def turns(claim: Any) -> bool:
         return judge(claim).changed
     except ArithmeticError:
         return True
-
-
-def test_every_computed_entry_of_the_notes_is_named_in_a_test() -> None:
-    """What only a simulation shows names its test in the ledger."""
-    texts = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py")]
-    missing = [
-        claim.key
-        for claim in NOTES
-        if claim.expected is not Verdict.NOT_JUDGED
-        and not isinstance(claim.check, Simulated)
-        and not any(f'"{claim.key}"' in text for text in texts)
-    ]
-    assert missing == []

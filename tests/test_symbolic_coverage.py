@@ -1,18 +1,16 @@
-"""Every line of the notes has its place in the ledger, and what pages say of it follows from it."""
+"""Every line of the notes has its place in the ledger."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from docs import _parts
 from symbolic.claims import CLAIMS, Verdict, coverage
-from symbolic.claims.book import NOTES, OTHERS, PAPERS, SOURCES, select
+from symbolic.claims.book import NOTES, OTHERS, SOURCES, select
 from symbolic.claims.coverage import Document, Row, digest, problems, problems_with_documents
 from symbolic.claims.ledger import Claim, Passage, at, not_to_be_judged
 from symbolic.commands import main
@@ -133,20 +131,6 @@ def test_commands_find_the_verdict_on_a_line() -> None:
         assert run(*options)[0] == 2, options
 
 
-def test_the_page_shows_how_to_read_a_verdict() -> None:
-    """Each verdict is explained, and the entry shown is the one that the command prints."""
-    page = (_parts.FOLDER / "claims.md").read_text(encoding="utf-8")
-    section = page.partition("\n## Reading a verdict\n")[2].partition("\n## ")[0]
-    found = re.search(
-        r"`python -m symbolic claims (--source \S+)`.*?```text\n(.*?)\n```", section, re.S
-    )
-    assert found
-    status, text = run(*found[1].split())
-    assert (status, text.strip()) == (0, found[2])
-    for verdict in Verdict:
-        assert f"\n| {verdict.value.upper()} | " in section
-
-
 def test_lines_that_state_nothing_are_shown_with_what_is_on_them() -> None:
     status, text = run("--source", "1:2")
     assert (status, text) == (
@@ -186,65 +170,3 @@ def test_an_incomplete_table_has_exit_status_1(monkeypatch: pytest.MonkeyPatch) 
     assert status == 1
     assert "003:95: in no row of the table\n" in text
     assert "INCOMPLETE" in text.rstrip("\n").split("\n")[-1]
-
-
-def test_the_pages_of_verdicts_are_those_of_the_ledger() -> None:
-    """`python docs/_parts.py` writes them."""
-    of_papers = [claim for source in PAPERS for claim in OTHERS[source]]
-    for name, claims in (("claims.md", NOTES), ("claims-papers.md", of_papers)):
-        page = (_parts.FOLDER / name).read_text(encoding="utf-8")
-        assert page == _parts.with_part(page, _parts.PAGES[name]())
-        for claim in claims:
-            assert f"`{claim.key}`" in page, claim.key
-
-
-def test_the_whole_ledger_and_its_counts_are_on_their_pages() -> None:
-    """The page has each entry as the command prints it; the counts follow from its last line."""
-    page = (_parts.FOLDER / "ledger.md").read_text(encoding="utf-8")
-    assert page == _parts.with_part(page, _parts.PAGES["ledger.md"]())
-    for claim in CLAIMS:
-        assert f"\n{claim.expected.value.upper()}  {claim.key}" in page, claim.key
-    assert _parts.with_part(page, "another") != page
-    counts = re.findall(r"^\d+ claims: .*$", page, re.MULTILINE)[-1]
-    assert counts in (ROOT / "docs" / "derivation.md").read_text(encoding="utf-8")
-    false, vague = (
-        sum(claim.expected is verdict for claim in NOTES)
-        for verdict in (Verdict.FALSE, Verdict.IMPRECISE)
-    )
-    words = f"a verdict on each of {len(NOTES)} statements of the notes, of which {false} are false"
-    assert f"{words} and {vague} imprecise" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def problems_of_theorem(row: str) -> list[str]:
-    """What is wrong in a row of the table of theorems on the page on clustering."""
-    *_, verdicts, shown = row.strip("| ").split(" | ")
-    result = []
-    for option, value, verdict in re.findall(r"`(--\w+) ([\w:-]+)`: ([a-z ]+)", verdicts):
-        status, text = run(option, value)
-        heads = [line for line in text.split("\n")[:-2] if line and not line.startswith(" ")]
-        if status or not heads or not all(h.startswith(f"{verdict.upper()}  ") for h in heads):
-            result.append(f"{option} {value} is not {verdict}")
-    figures = re.findall(r"`shaped-attention sphere ([\w-]+)`", shown)
-    tests = re.findall(r"`(tests/\w+\.py)::(\w+)`", shown)
-    result += [name for name in figures if not (ROOT / f"figures/sphere-{name}.png").exists()]
-    result += [
-        name for file, name in tests if f"\ndef {name}(" not in (ROOT / file).read_text("utf-8")
-    ]
-    return result if "`: " in verdicts and figures + tests else [*result, "nothing shows it"]
-
-
-def test_the_table_of_theorems_is_that_of_the_ledger() -> None:
-    """Each verdict is printed by its command, each figure and test exists; other rows are seen."""
-    page = (ROOT / "docs" / "clustering.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d\.\d): .*", page, re.MULTILINE)
-    assert rows == ["3.4", "4.1", "4.3", "5.1", "6.1", "6.3", "6.9"]
-    for row in re.findall(r"^\| \d\.\d: .*", page, re.MULTILINE):
-        assert problems_of_theorem(row) == []
-    good = "| 1.1: x | as stated | `--source 004:361`: proven | `shaped-attention sphere phase` |"
-    assert problems_of_theorem(good) == []
-    for old, new in (
-        ("proven", "false"), ("361", "361x"), ("phase", "phases"),
-        ("`shaped-attention sphere phase`", "`tests/test_sphere.py::test_no_such`"),
-        ("`shaped-attention sphere phase`", "none"),
-    ):  # fmt: skip
-        assert problems_of_theorem(good.replace(old, new)) != [], new

@@ -1,4 +1,4 @@
-"""The package where the calls of POSIX are missing, as on Windows: they are guarded, and it runs.
+"""The package where the calls of POSIX are missing, as on Windows.
 
 The absence is simulated on a POSIX system. What only Windows can show (its locks, its paths, its
 compiler's code) these tests do not see.
@@ -6,13 +6,10 @@ compiler's code) these tests do not see.
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from shaped_attention.sweep.engines import _interrupts_held
 
@@ -26,50 +23,6 @@ NAMES = {
     },
     "signal": {"SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "alarm", "pthread_sigmask", "setitimer"},
 }  # fmt: skip
-
-
-def unguarded(source: str) -> set[str]:
-    """POSIX names that a source uses in a function that does not ask `hasattr` for them."""
-    tree = ast.parse(source)
-    used: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            used |= MODULES & {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            used |= MODULES & {node.module}
-            names = NAMES.get(node.module, set())
-            used |= {f"{node.module}.{alias.name}" for alias in node.names if alias.name in names}
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    for scope in (*functions, tree):
-        text = ast.unparse(scope)
-        for node in ast.walk(scope):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                module, name = node.value.id, node.attr
-                if name in NAMES.get(module, set()) and f"hasattr({module}, '{name}')" not in text:
-                    used.add(f"{module}.{name}")
-    return used
-
-
-def test_posix_calls_are_guarded():
-    files = [*ROOT.glob("shaped_attention/**/*.py"), *ROOT.glob("symbolic/**/*.py")]
-    assert len(files) > 200
-    faults = {str(file.relative_to(ROOT)): unguarded(file.read_text()) for file in files}
-    assert {name: names for name, names in faults.items() if names} == {}
-
-
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("import fcntl", {"fcntl"}),
-        ("from os import sync", {"os.sync"}),
-        ("def f():\n    os.sync()", {"os.sync"}),
-        ("def f():\n    if hasattr(os, 'sync'):\n        os.sync()", set()),
-        ("def f():\n    if hasattr(os, 'sync'):\n        os.fork()", {"os.fork"}),
-        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", set()),
-    ],
-)
-def test_what_counts_as_guarded(source, names):
-    assert unguarded(source) == names
 
 
 SCRIPT = f"""
