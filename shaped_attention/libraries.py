@@ -62,7 +62,7 @@ installs it: pip install "shaped-attention[figures]", or all extras: pip install
 
 
 def lazily(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a package's `__getattr__`: it reports a missing library and knows old or near names.
+    """Return a package's `__getattr__`: it reports a missing library and suggests near names.
 
     `find` returns what has a public name, and raises AttributeError.
     """
@@ -74,17 +74,12 @@ def lazily(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
         except AttributeError:
             if name in sys.modules[module].__all__:
                 raise  # The module of a public name failed: a fault of its own, not of the name.
-            from shaped_attention.deprecated import renamed
+            from difflib import get_close_matches
 
-            value = renamed(module, name)
-            if value is None:
-                from difflib import get_close_matches
-
-                names = [] if name.startswith("_") else sys.modules[module].__all__
-                near = get_close_matches(name, names, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}") from None
-            return value
+            names = [] if name.startswith("_") else sys.modules[module].__all__
+            near = get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}") from None
 
     return getattr_
 

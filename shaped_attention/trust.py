@@ -13,7 +13,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator
-from types import ModuleType
 from typing import Any, TypeGuard
 
 from shaped_attention.checks import argument_error
@@ -51,19 +50,12 @@ def function_named(
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
-        function: Callable[..., Any] = getattr(_imported(module), attribute)
+        function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # importing runs any code
         raise ValueError(f"{argument_error(argument, requirement, name)} ({error})") from None
     if not callable(function):
         raise ValueError(f"{argument_error(argument, requirement, name)} (not a function)")
     return function
-
-
-def _imported(module: str) -> ModuleType:
-    """Import a module by its name of today or an older one."""
-    from shaped_attention.deprecated import current_module  # a chain names no function
-
-    return importlib.import_module(current_module(module))
 
 
 def belongs(module: str, packages: Collection[str]) -> bool:
@@ -109,9 +101,7 @@ def name_of(thing: Any) -> str:
     for length in range(1, len(parts) + 1):
         place = ".".join(parts[:length])
         exporter = sys.modules.get(place)
-        # A package also has old names, which are not among those that it exports.
-        exported = place == module or name in getattr(exporter, "__all__", (name,))
-        if exported and getattr(exporter, name, None) is thing:
+        if getattr(exporter, name, None) is thing:
             return f"{place}:{name}"
     raise UnrecordedError(f"{name} is not a name in the module {module}")
 
@@ -168,7 +158,7 @@ def imported(kind: str, name: str, allowed: Callable[[Any], bool], otherwise: st
     module, _, attribute = name.partition(":")
     about = f"result has a {kind} {attribute} of the module {module}"
     try:
-        imported_object = getattr(_imported(module), attribute)
+        imported_object = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{about}, which cannot be imported ({error})") from error
     if not allowed(imported_object):

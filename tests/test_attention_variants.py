@@ -214,17 +214,6 @@ REFUSED = {
     "rope must be None, a positive base, .*; got True": {"rope": True},
     r"rope_share must be in \[0, 1\]; got 1\.5": {"rope": 10.0, "rope_share": 1.5},
     r"rope_share must be the default without rope; got 0\.5": {"rope_share": 0.5},
-    "rope attention_factor must be positive and finite; got 0.0": {
-        "rope": 10.0, "rope_factor": 0.0
-    },
-    "rope_factor must be the default without rope; got 2.0": {"rope_factor": 2.0},
-    "rope_tokens must be the default without rope; got 4": {"rope_tokens": 4},
-    "rope original_max_position_embeddings must be an integer": {
-        "rope": 10.0, "rope_long": 100.0
-    },
-    "rope long_angles must be None, a positive base, .* got -1.0": {
-        "rope": 10.0, "rope_tokens": 4, "rope_long": -1.0
-    },
     r"position_bias must have shape \(m, m\).*; got \(2, 3\)": {"position_bias": np.zeros((2, 3))},
     r"position_bias must have shape .* \(2, m, m\) for 2 heads; got \(3, 4, 4\)": {
         "heads": 2, "position_bias": np.zeros((3, 4, 4))
@@ -290,8 +279,6 @@ def test_short_forms_are_values():
     for block in (short, scaled):
         run = simulate_chain(block, V0, width=16, depth=1, samples=2, progress=False)
         assert sa.layer_of(run) == [block]
-    with pytest.warns(DeprecationWarning, match=r"rope=Rope\(\.\.\., attention_factor=\.\.\.\)"):
-        assert attention(rope=[1.0], rope_factor=2.0).rope.attention_factor == 2.0
 
 
 @pytest.mark.parametrize(
@@ -301,6 +288,15 @@ def test_short_forms_are_values():
         ({"base": 10.0, "angles": [1.0]}, "Rope needs either a base or angles, not both"),
         ({"angles": [1.0], "factor": 2.0}, "rope factor must be 1 with angles; got 2.0"),
         ({"base": 10.0, "share": 2.0}, r"rope share must be in \[0, 1\]; got 2.0"),
+        ({"base": 10.0, "attention_factor": 0.0}, "rope attention_factor must be positive"),
+        (
+            {"base": 10.0, "long_angles": 100.0},
+            "rope original_max_position_embeddings must be an integer",
+        ),
+        (
+            {"base": 10.0, "original_max_position_embeddings": 4, "long_angles": -1.0},
+            "rope long_angles must be None, a positive base, .* got -1.0",
+        ),
     ],
 )
 def test_rotations_that_are_none_are_refused(arguments, message):

@@ -13,7 +13,6 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.checks import check_fraction, check_inside
-from shaped_attention.deprecated import OLD_NAMES
 from shaped_attention.derived.state import State
 from shaped_attention.libraries import lazily
 
@@ -262,7 +261,6 @@ def test_a_fault_while_a_public_name_is_loaded_keeps_its_text():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, place.__name__, place)
-        patch.setitem(OLD_NAMES, place.__name__, {})
         get = lazily(place.__name__, find)
         with pytest.raises(AttributeError, match=r"^within$"):
             get("broken")

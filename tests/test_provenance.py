@@ -279,7 +279,7 @@ def test_summaries_of_a_sweep_name_the_store_as_what_they_lack(tmp_path):
         with pytest.raises(ValueError, match=r"^result lacks its argument data \(a Dataset is no"):
             sa.rerun(found)
         xr.testing.assert_identical(sa.rerun(found, data=data), found)
-        assert sa.rerun(found, data=data, level=0.8).attrs["confidence"] == 0.8
+        assert sa.rerun(found, data=data, confidence=0.8).attrs["confidence"] == 0.8
 
 
 def test_numbers_among_the_arguments_are_attributes():

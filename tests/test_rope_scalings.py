@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import shaped_attention as sa
 from shaped_attention.architectures.model import attention_of
 from shaped_attention.blocks.rotations import turned
 from shaped_attention.libraries import Tensor
-from tests.reality import SMALL, check_law, small, with_fields
+from tests.reality import SMALL, check_law, small, with_blocks
 from tests.test_configurations import attention
 
 transformers = pytest.importorskip("transformers")
@@ -104,8 +106,8 @@ def test_angles_and_factors_are_those_of_the_library(name):
         plain = sa.Rope.angles_of(100.0, 2 * len(angles))
         error = np.abs(block.rope.pairs(16, tokens) - angles.double().numpy())
         assert (error <= 2e-7 * plain + 1e-6 * angles.numpy()).all()
-        assert block.rope_factor == pytest.approx(factor, rel=1e-12)
-    assert (block.rope_factor == 1.0) == (name in ("dynamic", "linear", "llama3"))
+        assert block.rope.attention_factor == pytest.approx(factor, rel=1e-12)
+    assert (block.rope.attention_factor == 1.0) == (name in ("dynamic", "linear", "llama3"))
     assert np.allclose(block.rope.pairs(16), plain) == (name == "dynamic")
 
 
@@ -133,8 +135,9 @@ def test_old_configurations_of_families_with_types_are_read_as_by_the_library(fa
     for block, kind in zip(blocks, config.layer_types, strict=True):
         angles = getattr(rotary, f"{kind}_inv_freq").double().numpy()
         np.testing.assert_allclose(block.rope.pairs(16), angles, rtol=1e-5, atol=2e-7)
-        assert block.rope_factor == pytest.approx(getattr(rotary, f"{kind}_attention_scaling"))
-    assert any(block.rope_factor > 1.4 for block in blocks)
+        factor = getattr(rotary, f"{kind}_attention_scaling")
+        assert block.rope.attention_factor == pytest.approx(factor)
+    assert any(block.rope.attention_factor > 1.4 for block in blocks)
 
 
 @pytest.mark.parametrize("family", BY_TYPE)
@@ -216,8 +219,14 @@ def check(name: str) -> None:
     known = sa.model_from_config(config)
     factors = [1.0]
     if name == "olmo3":
-        factors.append(attention(known, 1).rope_factor)
-    check_law(config, *(with_fields(sa.ShapedAttention, rope_factor=x)(known) for x in factors))
+        factors.append(attention(known, 1).rope.attention_factor)
+
+    def with_factor(block: sa.Block, factor: float) -> sa.Block:
+        if not isinstance(block, sa.ShapedAttention) or block.rope is None:
+            return block
+        return replace(block, rope=replace(block.rope, attention_factor=factor))
+
+    check_law(config, *(with_blocks(partial(with_factor, factor=x))(known) for x in factors))
 
 
 def test_models_of_llama_with_yarn_have_its_law():

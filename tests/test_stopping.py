@@ -177,17 +177,6 @@ def test_bad_arguments():
         explosion_table(sa.ShapedAttention(0.6), np.eye(2), (50, 50))
 
 
-def test_curves_have_an_old_name():
-    layer, v0 = sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2)
-    options = {"horizon": 0.25, "step": 0.05, "samples": 8, "radius": 5.0, "points": 3}
-    table = explosion_table(layer, v0, [8, 16], **options)
-    with pytest.warns(DeprecationWarning, match=r"use stopping.explosion_table"):
-        curves = stopping.explosion_curves(layer, v0, [8, 16], **options)
-    assert list(curves) == table["curve"].values.tolist()
-    for name, curve in curves.items():
-        np.testing.assert_array_equal(curve["upper"], table["upper"].sel(curve=name))
-
-
 def test_a_curve_needs_no_covariances():
     run = {"width": 8, "depth": 4, "samples": 50, "radius": 3.0}
     whole = sa.simulate_chain(sa.ShapedAttention(0.9), sa.equicorrelated(2, 0.2), **run)

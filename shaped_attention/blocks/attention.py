@@ -95,8 +95,6 @@ class ShapedAttention(AttentionFields, Block):
     rope, rope_share
         Rotation of queries and keys: None; a `Rope`; or in short its base or its angles, with the
         share of the columns of a head that is rotated. Tokens have the positions 0, ..., m - 1.
-    rope_factor, rope_tokens, rope_long
-        Deprecated: arguments of `Rope`.
     position_bias
         What is added to the logits before the softmax: None; an array (m, m) (`alibi`), or one for
         each head, (H, m, m); or "alibi", for any number of tokens, with the slopes that models have

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from abc import ABCMeta
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -134,9 +133,6 @@ SHORT: Mapping[str, tuple[str, str]] = {
     **{entry.name: ("scores", entry.name) for entry in fields(ScoreTerms)},
     **{entry.name: ("shaping", entry.name) for entry in fields(Shaping)},
     "rope_share": ("rope", "share"),
-    "rope_factor": ("rope", "attention_factor"),
-    "rope_tokens": ("rope", "original_max_position_embeddings"),
-    "rope_long": ("rope", "long_angles"),
     "qk_norm_eps": ("qk_norm", "eps"),
 }
 """Names of arguments of attention that are fields of a value: the value, and the field's name."""
@@ -144,12 +140,10 @@ SHORT: Mapping[str, tuple[str, str]] = {
 _ORDER = (
     "gamma", "tau0", "heads", "mask", "output_projection", "key_size", "query_bias", "key_bias",
     "identity", "centring", "scaled_temperature", "skip", "kv_heads", "head_size", "value_ratio",
-    "rope", "rope_share", "rope_factor", "rope_tokens", "rope_long", "position_bias", "qk_norm",
-    "qk_norm_eps", "softcap",
+    "rope", "rope_share", "position_bias", "qk_norm", "qk_norm_eps", "softcap",
 )  # fmt: skip
 """Arguments of attention, in their order."""
 
-_OLD = ("rope_factor", "rope_tokens", "rope_long")
 _ABSENT = {"rope": Rope(1.0), "qk_norm": QKNorm()}
 
 
@@ -183,12 +177,6 @@ class _ShortForms(ABCMeta):
                 changes[value][entry] = argument
             elif changed:
                 raise argument_error(name, f"the default without {value}", argument)
-            if name in _OLD and changed:
-                warnings.warn(
-                    f"{name} is deprecated; use rope=Rope(..., {entry}=...)",
-                    DeprecationWarning,
-                    stacklevel=2,
-                )
         if "position_bias" in changes["scores"]:
             bias = checked_bias(changes["scores"]["position_bias"], named.get("heads", 1))
             changes["scores"]["position_bias"] = bias
@@ -250,9 +238,6 @@ class AttentionFields(metaclass=_ShortForms):
             value_ratio: float | None = None,
             rope: object = None,
             rope_share: float = 1.0,
-            rope_factor: float = 1.0,
-            rope_tokens: int | None = None,
-            rope_long: object = None,
             position_bias: object = None,
             qk_norm: object = False,
             qk_norm_eps: float = 0.0,
@@ -315,8 +300,8 @@ class AttentionFields(metaclass=_ShortForms):
         if self.rope is not None and self.rope.short is not None:
             values["rope"] = self.rope.short
         elif self.rope is not None:
-            # The value has them, and a short name would win over it.
-            values = {name: x for name, x in values.items() if not name.startswith("rope_")}
+            # The value has it, and a short name would win over it.
+            del values["rope_share"]
         ordered = {name: values[name] for name in _ORDER if name in values}
         added = [entry.name for entry in fields(self) if entry.name not in _FIELDS]
         return ordered | {name: getattr(self, name) for name in added}

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from shaped_attention.architectures.layer_summary import model_summary
 from shaped_attention.checks import argument_error, check_choice
-from shaped_attention.deprecated import renamed_arguments
 from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_label, sampler_label
 from shaped_attention.figures.output import save_figure
 from shaped_attention.figures.panels import (
@@ -113,7 +112,6 @@ def trajectories(
     return panels.finish(title, note="median, and 5–95 % band", legend=True)
 
 
-@renamed_arguments(level="confidence")
 @styled
 def densities(
     results: Results,

@@ -46,12 +46,12 @@ _GRID = {"save_every", "width", "depth", "horizon", "step"}
 P = ParamSpec("P")
 Result = Callable[..., xr.Dataset]
 
-_functions: dict[Result, dict[str, str]] = {}
-"""Functions that record their calls, with the new names of their old arguments."""
+_functions: set[Result] = set()
+"""Functions that record their calls."""
 
 
 def recorded(
-    sampler: str = "", written: Mapping[str, Callable[[Any], Any]] = {}, **new_names: str
+    sampler: str = "", written: Mapping[str, Callable[[Any], Any]] = {}
 ) -> Callable[[Callable[P, xr.Dataset]], Callable[P, xr.Dataset]]:
     """Decorate a public function so that its Datasets carry the record of their call.
 
@@ -66,8 +66,6 @@ def recorded(
         resolves its own arguments leaves them in the attribute `specification`.
     written
         Functions of arguments, by name, for what the record holds in place of these.
-    new_names
-        Arguments that have been renamed, as ``old="new"``: calls and records may have the old name.
 
     Examples
     --------
@@ -90,15 +88,10 @@ def recorded(
             result = function(*values, **named)
             bound.apply_defaults()
             recordable = {name: write(bound.arguments[name]) for name, write in written.items()}
-            return _with_record(result, public, sampler, bound.arguments | recordable)
+            return _with_record(result, call, sampler, bound.arguments | recordable)
 
-        public: Callable[P, xr.Dataset] = call
-        if new_names:
-            from shaped_attention.deprecated import renamed_arguments
-
-            public = renamed_arguments(**new_names)(call)
-        _functions[public] = new_names
-        return public
+        _functions.add(call)
+        return call
 
     return decorate
 
@@ -233,7 +226,7 @@ def _plain_call(result: xr.Dataset, trust: Collection[str]) -> tuple[Result, dic
         "function", name, lambda value: inspect.isfunction(value) and value in _functions,
         "it does not record its calls",
     )  # fmt: skip
-    return function, {_functions[function].get(x, x): y for x, y in arguments.items()}
+    return function, arguments
 
 
 def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -> xr.Dataset:
@@ -266,7 +259,6 @@ def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -
         allowed.
     """
     function = function_of(result, trust)
-    changes = {_functions[function].get(name, name): value for name, value in changes.items()}
     check_keywords(function, changes)
     function, arguments = call_of(result, changes, trust)
     then, now = record(result)["versions"], versions()

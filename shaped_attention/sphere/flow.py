@@ -20,7 +20,7 @@ from shaped_attention.sphere.normalisation import Normalise, places_of
 from shaped_attention.sphere.token_attention import TokenAttention
 
 
-@recorded("sphere", observe="keep")
+@recorded("sphere")
 def sphere_flow(
     attention: SphereAttention | TokenAttention,
     start: Float[Tensor, "samples N r"],

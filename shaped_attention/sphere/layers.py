@@ -48,7 +48,7 @@ The scores of `RandomHeads` have no bound. With USA their weights may overflow, 
 """
 
 
-@recorded("sphere network", observe="keep")
+@recorded("sphere network")
 def sphere_network(
     attention: SphereAttention | TokenAttention,
     start: Float[Tensor, "samples N r"],
@@ -151,7 +151,7 @@ def sphere_network(
     return _run(start, step, layers, save_every, move, keep, noise, places.until < math.inf)
 
 
-@recorded("noisy chain", observe="keep")
+@recorded("noisy chain")
 def noisy_chain(
     attention: SphereAttention,
     start: Float[Tensor, "samples N r"],

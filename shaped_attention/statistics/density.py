@@ -63,7 +63,7 @@ _REACH = 9.0
 """Bandwidths beyond which the Gaussian kernel is below rounding."""
 
 
-@recorded(level="confidence")
+@recorded()
 def density(
     result: xr.Dataset,
     observable: str,

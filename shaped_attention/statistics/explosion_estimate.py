@@ -41,7 +41,7 @@ FEWEST = 20
 """Smallest number of paths that have reached the radius."""
 
 
-@recorded(level="confidence")
+@recorded()
 def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
     """Estimate the probability that a path explodes, rather than only reaches the radius.
 

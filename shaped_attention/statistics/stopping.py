@@ -7,7 +7,6 @@ extrapolated probabilities are in `explosion_estimate`.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,7 +100,7 @@ def exit_times(
     return np.where(outside.any(axis=0), times, np.inf)
 
 
-@recorded(level="confidence")
+@recorded()
 def explosion_curve(
     result: xr.Dataset, times: ArrayLike | None = None, confidence: float = 0.95
 ) -> xr.Dataset:
@@ -207,17 +206,6 @@ def explosion_table(
             )  # fmt: skip
     times = np.linspace(0.0, horizon, points + 1)
     return over_grid(lambda curve: explosion_curve(runs[curve], times), {"curve": list(runs)})
-
-
-def explosion_curves(*arguments: Any, **options: Any) -> dict[str, xr.Dataset]:
-    """Return the curves of `explosion_table` by name; deprecated."""
-    warnings.warn(
-        "stopping.explosion_curves is deprecated; use stopping.explosion_table",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    table = explosion_table(*arguments, **options)
-    return {name: table.sel(curve=name, drop=True) for name in table["curve"].values.tolist()}
 
 
 @recorded()

@@ -117,7 +117,7 @@ def _state(store: Store) -> xr.Dataset:
     )
 
 
-@recorded(level="confidence")
+@recorded()
 def sweep_summary(data: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
     """Return means with confidence intervals, standard deviations and quantiles of every cell.
 
@@ -202,7 +202,7 @@ def sweep_summary(data: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
     return _labelled(summary, confidence)
 
 
-@recorded(level="confidence")
+@recorded()
 def sweep_distances(
     data: xr.Dataset, first: str = "chain", second: str = "sde", confidence: float = 0.95
 ) -> xr.Dataset:
