@@ -38,7 +38,6 @@ from .numerics.observables import observables
 from .results.files import layer_of, load, save
 from .results.provenance import rerun, specification
 from .samplers.chain import simulate_chain
-from .samplers.continuation import continue_run
 from .samplers.explain import explain
 from .samplers.network import simulate_network
 from .samplers.pathwise import pathwise
@@ -92,7 +91,6 @@ __all__ = [
     "bounded",
     "check_block",
     "compare",
-    "continue_run",
     "convergence",
     "correlation_law",
     "correlations",

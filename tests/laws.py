@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.numerics.observables import observables
+from shaped_attention.samplers import loop
+from shaped_attention.samplers.results import Run
 from shaped_attention.samplers.steppers import blas
 
 
@@ -42,6 +45,23 @@ def assert_executors_agree(
         monkeypatch.setattr(blas, "FEWEST_LARGE_TOKENS", fewest)
         found = paths()
         np.testing.assert_allclose(found, expected, rtol=0.0, atol=error * np.abs(expected).max())
+
+
+def with_state(call: Callable[[], xr.Dataset]) -> tuple[xr.Dataset, NDArray[np.float64]]:
+    """Return the result of a sampler, and the states (samples, groups, m, c) at its end."""
+    states, run_paths = [], loop.run_paths
+
+    def kept(*arguments: Any) -> Run:
+        run = run_paths(*arguments, with_state=True)
+        states.append(run.state)
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "run_paths", kept)
+        result = call()
+    (state,) = states
+    assert state is not None
+    return result, state
 
 
 def log_det(v: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -94,7 +94,7 @@ SYMBOLIC_COMMANDS = {
 
 def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Functions by name, each with arguments that it takes; a test sees that none is missing."""
-    chain = sa.simulate_chain(**RUN, keep_state=True, save_every=1, radius=1e5)
+    chain = sa.simulate_chain(**RUN, save_every=1, radius=1e5)
     second = sa.simulate_chain(**RUN, seed=1, save_every=1)
     table = sa.compare(chain, second)
     sa.save(chain, folder / "chain.nc")
@@ -133,7 +133,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "bounded": (sa.bounded, {"low": 0.0, "high": 1.0}),
         "check_block": (sa.check_block, {"block": LAYER, "v0": V0, "samples": 100}),
         "compare": (sa.compare, {"first": chain, "second": second}),
-        "continue_run": (sa.continue_run, {"result": chain, "depth": 4}),
         "convergence": (sa.convergence, {"layer": LAYER, "v0": V0, "widths": [8, 16]} | few),
         "correlation_law": (
             sa.correlation_law,

@@ -93,9 +93,6 @@ OTHERS = {
         samples=3,
         seed=7,
     ),
-    "continued": lambda: sa.continue_run(
-        sa.simulate_chain(LAYER, V0, width=8, depth=2, samples=3, seed=7, keep_state=True), depth=4
-    ),
 }
 
 

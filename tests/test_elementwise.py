@@ -18,6 +18,7 @@ from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.samplers.steppers import blas
+from tests.laws import with_state
 from tests.test_operations import on_a_tile
 
 Array = NDArray[np.float64]
@@ -104,11 +105,13 @@ def test_descriptions_that_use_them(kind: str, large: int, monkeypatch: pytest.M
     monkeypatch.setattr(blas, "FEWEST_LARGE_TOKENS", large)
 
     def factors() -> Array:
-        run = sa.simulate_chain(
-            Curved(0.5, kind), sa.equicorrelated(3, 0.2), width=8, depth=1, samples=3,
-            radius=1e30, keep_state=True, progress=False,
+        _, states = with_state(
+            lambda: sa.simulate_chain(
+                Curved(0.5, kind), sa.equicorrelated(3, 0.2), width=8, depth=1, samples=3,
+                radius=1e30, progress=False,
+            )
         )  # fmt: skip
-        return run["state"].to_numpy()
+        return states
 
     ours = factors()
     with sa.eager():

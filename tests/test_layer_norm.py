@@ -14,7 +14,7 @@ from shaped_attention.derived.state import State, total_factor
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.specification import Specification
 from tests.hand_written import added, branches, centred, divided, root_of, step_of
-from tests.laws import same_law
+from tests.laws import same_law, with_state
 from tests.test_compiled import SINGULAR, assert_same_paths
 
 SOFTMAX = sa.ShapedAttention(0.6, identity=False, centring=False, scaled_temperature=False)
@@ -170,13 +170,13 @@ def test_wrong_chains_are_rejected(name, wrong):
 
 @pytest.mark.parametrize("name", ["after", "heads, after"])
 def test_a_post_norm_leaves_no_mean_and_unit_variance(name):
-    """Exactly, in chain and network, with the state that each of them keeps."""
-    chain, network = (
-        run(sampler, name, samples=4, keep_state=True)
+    """Exactly, in chain and network, with the state in which each of them ends."""
+    (chain, states), (network, tokens) = (
+        with_state(lambda: run(sampler, name, samples=4))  # noqa: B023
         for sampler in (sa.simulate_chain, sa.simulate_network)
     )
-    np.testing.assert_allclose(chain.state[..., 0].mean("group"), 0.0, atol=1e-14)
-    np.testing.assert_allclose(network.state.mean("column"), 0.0, atol=1e-14)
+    np.testing.assert_allclose(states[..., 0].mean(1), 0.0, atol=1e-14)
+    np.testing.assert_allclose(tokens.mean(-1), 0.0, atol=1e-14)
     for result in (chain, network):
         diagonal = np.diagonal(result.V.values[-1], axis1=1, axis2=2)
         np.testing.assert_allclose(diagonal, 1.0, rtol=1e-12)
@@ -185,10 +185,10 @@ def test_a_post_norm_leaves_no_mean_and_unit_variance(name):
 @pytest.mark.portability
 @pytest.mark.parametrize("name", LAYERS)
 def test_compiled_code_gives_the_paths_of_torch(name, monkeypatch):
-    fast = run(sa.simulate_chain, name, samples=70, keep_state=True)
+    fast = run(sa.simulate_chain, name, samples=70)
     assert sa.explain(LAYERS[name][0]).layer.chain.startswith("compiled code on tiles")
     monkeypatch.setattr(Specification, "compiled_device", property(lambda self: False))
-    slow = run(sa.simulate_chain, name, samples=70, keep_state=True)
+    slow = run(sa.simulate_chain, name, samples=70)
     scale = np.abs(slow.V.values).max()
     np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-9 * scale)
 
@@ -201,18 +201,6 @@ def test_singular_starts_in_compiled_code_and_torch(place, start, monkeypatch):
     fast = sa.simulate_chain(layer, SINGULAR[start], **options)
     monkeypatch.setattr(Specification, "compiled_device", property(lambda self: False))
     assert_same_paths(fast, sa.simulate_chain(layer, SINGULAR[start], **options))
-
-
-@pytest.mark.portability
-@pytest.mark.parametrize("name", SHORT)
-def test_a_run_continues(name):
-    """Bit-identical to the longer run, with its means; chunks do not matter."""
-    for sampler in (sa.simulate_chain, sa.simulate_network):
-        whole = run(sampler, name, samples=20, keep_state=True)
-        half = run(sampler, name, samples=20, depth=3, keep_state=True, chunk=7)
-        again = sa.continue_run(half, depth=6, keep_state=True, chunk=11)
-        np.testing.assert_array_equal(again.V[-1], whole.V[-1])
-        np.testing.assert_array_equal(again.state, whole.state)
 
 
 @pytest.mark.portability

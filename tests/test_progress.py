@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pkgutil import resolve_name
 
@@ -109,18 +108,6 @@ def test_none_shows_a_bar_on_a_terminal_only(capsys, monkeypatch):
     monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
     CALLS["simulate_chain"](progress=None)
     assert "100%" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
-def test_the_bar_of_a_run_that_goes_on_ends_at_100_percent(sampler, capsys):
-    """It counts the steps from where the first run ended: 7 samples of 6 layers."""
-    run = {"width": 8, "samples": 7}
-    first = sampler(
-        LAYER, sa.equicorrelated(3, 0.2), depth=4, keep_state=True, progress=False, **run
-    )
-    sa.continue_run(first, depth=10, progress=True)
-    last = re.findall(r"(\d+)%\|.*?(\S+)/(\S+) \[", capsys.readouterr().err)[-1]
-    assert last == ("100", "42.0", "42.0")
 
 
 @pytest.mark.parametrize("option", ["--progress", "--no-progress"])

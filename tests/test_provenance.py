@@ -121,7 +121,7 @@ _PHASE = {"betas": [1.0], "times": np.array([0.5]), "tokens": 3, "samples": 2}
 
 CALLS = [
     call(sa.simulate_network, _SEED, layer=LAYER, v0=V0, **_SIZE),
-    call(sa.simulate_chain, {"radius": 1.5}, layer=BLOCK, v0=V0, keep_state=True, **_SIZE),
+    call(sa.simulate_chain, {"radius": 1.5}, layer=BLOCK, v0=V0, **_SIZE),
     call(sa.simulate_chain, _SEED, layer=sa.Pattern([LAYER, BLOCK]), v0=V0, save_every=1, **_SIZE),
     call(sa.integrate_sde, _SEED, layer=LAYER, v0=V0, horizon=0.25, step=0.125, samples=3,
          method="direct", keep="observables"),
@@ -200,7 +200,7 @@ ALL = pytest.mark.parametrize("made", CALLS, ids=NAMES)
 READ_ONLY = {"load", "open_sweep", "read_sweep"}
 """They return what others wrote."""
 
-HAND_ON = {"rerun", "continue_run", "figure_data"}
+HAND_ON = {"rerun", "figure_data"}
 """They return what a recorded function returns."""
 
 OF_SWEEPS = {"sweep_summary", "sweep_distances"}
@@ -366,13 +366,6 @@ def test_a_function_without_a_name_of_its_own_keeps_what_it_computed():
     assert data.sizes["i"] == 3
     with pytest.raises(ValueError, match=r"^result .*inner"):
         sa.rerun(data)
-
-
-def test_only_runs_go_on():
-    chain = sa.simulate_chain(BLOCK, sa.equicorrelated(2, 0.1), width=8, depth=2, samples=8)
-    table = sa.compare(chain, chain)
-    with pytest.raises(ValueError, match=r"^result must come from 'chain', .*; got 'compare'"):
-        sa.continue_run(table, depth=3)
 
 
 def test_functions_inside_arguments_are_seen():

@@ -178,7 +178,6 @@ def test_the_specification_holds_every_argument():
     assert stored == {
         "sampler": "chain", "v0": V0.tolist(), "width": 10, "depth": 5, "samples": 6, "seed": 1,
         "times": [0.1, 0.5], "radius": 100.0, "device": "cpu", "dtype": "float64", "keep": "V",
-        "keep_state": False,
     }  # fmt: skip
     stored = sa.specification(sde(ShapedMLP(0.4), dtype="float32"))
     assert (stored["sampler"], stored["horizon"], stored["step"]) == ("sde", 0.5, 0.1)

@@ -26,7 +26,7 @@ from shaped_attention.derived.state import State, covariance
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.arguments import LARGEST_RADIUS
+from shaped_attention.samplers.arguments import LARGEST_RADIUS, check_other_seed
 from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.memory import check_kept, chunk_size, of_torch
 from shaped_attention.samplers.paths import Paths
@@ -110,6 +110,7 @@ def simulate_model(
     FloatingPointError
         If covariances overflow.
     """
+    check_other_seed(tokens, "model", seed, "tokens")
     known = as_model(model)
     if known.approximations and not accept_approximation:
         raise ValueError(
@@ -133,8 +134,7 @@ def simulate_model(
     measures: dict[str, Measure] = {"kept": kept}
     if entropy:
         measures["entropy"] = _Entropies(task, spec)
-    run = run_paths(spec, stepper, "model", measures)
-    state, run.state = run.state, None
+    run = run_paths(spec, stepper, "model", measures, with_state=True)
     result = make_result("model", spec, run, {}, kept.names)
     stopped = int(np.isfinite(result.stopping_time.to_numpy()).sum())
     if stopped:
@@ -149,9 +149,9 @@ def simulate_model(
     )
     for name in ("radius", "horizon", "steps", "specification"):
         del result.attrs[name]
-    assert state is not None
+    assert run.state is not None
     assert task.width is not None
-    final = covariance(normalised(_state(state, task), known.final_norm, task.width)).numpy()
+    final = covariance(normalised(_state(run.state, task), known.final_norm, task.width)).numpy()
     final_attrs = {"long_name": "token covariance after the final norm"}
     result = result.assign(V_final=(("sample", "row", "col"), final, final_attrs))
     if entropy:
@@ -172,7 +172,7 @@ def specified(
     start, v0 = _start(model, tokens)
     return specify(
         model.layer, v0, width=model.width, steps=model.depth, dt=1.0, samples=samples, seed=seed,
-        options=replace(options, save_every=1, radius=LARGEST_RADIUS, keep_state=True),
+        options=replace(options, save_every=1, radius=LARGEST_RADIUS),
         embedded=start, start_name="tokens",
     )  # fmt: skip
 

@@ -64,7 +64,7 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     ------
     ValueError
         If the suffix is neither .nc nor .zarr, the Dataset cannot be written there, or V, a
-        stopping time or a state is NaN.
+        stopping time is NaN.
     """
     target = Path(path)
     _check_numbers(result, "result")
@@ -117,7 +117,7 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> xr.Dataset:
     return dataset
 
 
-_NUMBERS = ("V", "stopping_time", "state")
+_NUMBERS = ("V", "stopping_time")
 """Variables of a result that are never NaN."""
 
 

@@ -1,18 +1,14 @@
 """Arguments of a run that samplers check: start, radius, times, device, precision.
 
-A run starts at one covariance, one per sample, or the end of an earlier run.
+A run starts at one covariance, or at one per sample.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import argument_error, check_count, check_positive, real_array
@@ -28,74 +24,25 @@ LARGEST_RADIUS = 1e30
 LARGEST_SINGLE_NORM = 1e16
 """Paths that start farther out could overflow in their first step in single precision."""
 
-
-STATE = ("sample", "group", "token", "column")
-"""Dimensions of the state of a run in its result."""
-
-
 _PRECISIONS = ("float64", "float32")
 _DEVICES = "'cpu', 'cuda' or 'cuda:INDEX'"
 
 
-def checksum(result: xr.Dataset) -> int:
-    """Return a number that changes with the state and the stopping times of a result."""
-    state = result["state"].transpose(*STATE).to_numpy()
-    return zlib.crc32(result["stopping_time"].to_numpy().tobytes(), zlib.crc32(state.tobytes()))
+def check_other_seed(v0: object, sampler: str, seed: object, name: str = "v0") -> None:
+    """Raise ValueError if a start is the V of a result of the same sampler and seed.
 
-
-@dataclass(frozen=True)
-class Resumed:
-    """The end of an earlier run, which another continues; `continue_run` passes it as `v0`.
-
-    Attributes
-    ----------
-    v0
-        Initial covariances of the earlier run.
-    steps
-        Number of its steps.
-    state, stopping_time
-        Its state (samples, groups, m, c) and stopping times (samples,).
-    steps_taken, largest_speed
-        Steps and largest speed (samples,), if a clock moved its paths.
+    The increments of both runs would come from the same numbers. A result's V carries both in its
+    `attrs`, as far as xarray keeps these; a plain array carries nothing.
     """
-
-    v0: NDArray[np.float64]
-    steps: int
-    state: NDArray[np.float64]
-    stopping_time: NDArray[np.float64]
-    steps_taken: NDArray[np.int64] | None = None
-    largest_speed: NDArray[np.float64] | None = None
-
-    @classmethod
-    def of(cls, result: xr.Dataset) -> Resumed:
-        """Read the end of a result.
-
-        Raises
-        ------
-        ValueError
-            If it has no state.
-        """
-        if "state" not in result:
-            raise ValueError(
-                "result must hold its last state, which keep_state=True saves; it has no state"
-            )
-        if not set(STATE) <= set(result["state"].dims) or checksum(result) != result.attrs.get(
-            "state_checksum", checksum(result)
-        ):
-            raise ValueError(
-                "result must be whole; its state is not the one with which its run ended, as if "
-                "samples were selected, joined or averaged"
-            )
-        specification = json.loads(result.attrs["specification"])
-        return cls(
-            np.array(specification["v0"]),
-            int(result.attrs["steps"]),
-            result["state"].transpose(*STATE).to_numpy(),
-            result["stopping_time"].to_numpy(),
-            *(
-                result[name].to_numpy() if name in result else None
-                for name in ("steps_taken", "largest_speed")
-            ),
+    attrs = getattr(v0, "attrs", None)
+    if (
+        isinstance(attrs, Mapping)
+        and attrs.get("sampler") == sampler
+        and str(attrs.get("seed")) == str(seed)
+    ):
+        raise ValueError(
+            f"seed must differ from that of the result that {name} comes from, whose random "
+            f"numbers it would repeat; got {seed!r} for both"
         )
 
 
@@ -158,11 +105,8 @@ def saved_steps(
     dt: float,
     times: Sequence[float] | NDArray[np.float64] | None,
     save_every: int | None,
-    begin: int = 0,
 ) -> tuple[int, ...]:
     """Return the grid indices to store: `times`, every `save_every` steps, or both ends.
-
-    A run that continues from the step `begin` stores nothing before it.
 
     Raises
     ------
@@ -175,10 +119,10 @@ def saved_steps(
         )
     if save_every is not None:
         check_count("save_every", save_every)
-        regular = range(-(-begin // save_every) * save_every, steps + 1, save_every)
+        regular = range(0, steps + 1, save_every)
         return tuple(sorted({*regular, steps}))
     if times is None:
-        return (begin, steps)
+        return (0, steps)
     wanted = real_array(times, "times")
     if wanted.ndim != 1 or wanted.size == 0:
         raise ValueError(f"times must be a non-empty list of numbers; got shape {wanted.shape}")
@@ -187,10 +131,8 @@ def saved_steps(
     with np.errstate(over="ignore"):
         index = np.rint(wanted / dt)
     for t, i in zip(wanted, index, strict=True):
-        if not begin - 0.5 < i < steps + 0.5:
-            raise ValueError(
-                f"times must lie in [{begin * dt:.12g}, {steps * dt:.12g}]; got {t:.12g}"
-            )
+        if not -0.5 < i < steps + 0.5:
+            raise ValueError(f"times must lie in [0, {steps * dt:.12g}]; got {t:.12g}")
         if abs(t - i * dt) > 1e-6 * dt:
             raise ValueError(
                 f"times contains {t:.12g}, which is off the grid of multiples of {dt:.12g}; "

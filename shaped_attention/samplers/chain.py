@@ -30,7 +30,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.reasons import check_chain
 from shaped_attention.checks import check_count
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.arguments import Resumed
+from shaped_attention.samplers.arguments import check_other_seed
 from shaped_attention.samplers.loop import sample
 from shaped_attention.samplers.specification import Options, SamplerOptions, specify, with_options
 from shaped_attention.samplers.steppers import stepper_of
@@ -41,7 +41,7 @@ from shaped_attention.samplers.task import task_of
 @with_options
 def simulate_chain(
     layer: Layer,
-    v0: ArrayLike | Resumed,
+    v0: ArrayLike,
     *,
     width: int,
     depth: int,
@@ -60,7 +60,7 @@ def simulate_chain(
         A block, a list of the blocks of a layer in the order in which they act, or a `Pattern`.
     v0
         Initial covariance (m, m), positive semidefinite and possibly singular, or one per sample
-        (samples, m, m). Only `continue_run` passes a `Resumed`, the end of an earlier run.
+        (samples, m, m), such as ``result.V.isel(time=-1)`` of an earlier run with another seed.
     width, depth
         Width n and number of layers L >= 1; layer l is at time l / n. A width below m requires a
         `v0` of rank at most n.
@@ -86,9 +86,6 @@ def simulate_chain(
         What to store at each time: "V"; "observables", all of `observables` as `kept` (time,
         sample, observable); or "module:function", a function from V (samples, m, m) to numbers
         (samples,).
-    keep_state
-        Whether to store the final state, `state` (sample, group, token, column), which
-        `continue_run` requires.
 
     Returns
     -------
@@ -101,6 +98,7 @@ def simulate_chain(
         If an argument is outside its range; the message names it.
     """
     check_chain(layer)
+    check_other_seed(v0, "chain", seed)
     check_count("width", width)
     check_count("depth", depth)
     spec = specify(

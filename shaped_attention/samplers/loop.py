@@ -50,9 +50,15 @@ def sample(
 
 
 def run_paths(
-    spec: Specification, stepper: Stepper, label: str, measures: Mapping[str, Measure]
+    spec: Specification,
+    stepper: Stepper,
+    label: str,
+    measures: Mapping[str, Measure],
+    with_state: bool = False,
 ) -> Run:
     """Move all paths to the last grid point, and measure them at the stored times.
+
+    `with_state` keeps the states in which they end, too.
 
     On a device whose memory is full, as when others use it, chunks are smaller once.
 
@@ -65,7 +71,7 @@ def run_paths(
     """
     size = stepper.chunk(spec)
     try:
-        return _run_chunks(spec, stepper, label, measures, size)
+        return _run_chunks(spec, stepper, label, measures, size, with_state)
     except RuntimeError as error:
         # Named, since most runs do not load torch.
         if type(error).__name__ != "OutOfMemoryError":
@@ -84,7 +90,7 @@ def run_paths(
         label, spec.place, smaller, size,
     )  # fmt: skip
     try:
-        return _run_chunks(spec, stepper, label, measures, smaller)
+        return _run_chunks(spec, stepper, label, measures, smaller, with_state)
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":
             raise
@@ -95,7 +101,12 @@ def run_paths(
 
 
 def _run_chunks(
-    spec: Specification, stepper: Stepper, label: str, measures: Mapping[str, Measure], size: int
+    spec: Specification,
+    stepper: Stepper,
+    label: str,
+    measures: Mapping[str, Measure],
+    size: int,
+    with_state: bool,
 ) -> Run:
     """Move all paths in chunks of a size."""
     samples = spec.samples
@@ -104,7 +115,7 @@ def _run_chunks(
         run.steps_taken, run.largest_speed = np.empty(samples, dtype=np.int64), np.empty(samples)
     starts = range(0, samples, size)
     lock = threading.Lock()
-    total = samples * (spec.steps - spec.begin)
+    total = samples * spec.steps
     bar, shows = None, spec.options.progress
     if shows or (shows is None and sys.stderr is not None and sys.stderr.isatty()):
         from shaped_attention.progress import progress_bar  # most runs need no bar
@@ -119,7 +130,7 @@ def _run_chunks(
     def move(first: int, go_on: Callable[[], None]) -> None:
         """Move one chunk of paths."""
         count = min(size, samples - first)
-        here, shown, budget = slice(first, first + count), spec.begin, 1
+        here, shown, budget = slice(first, first + count), 0, 1
         paths = starting_paths(spec, stepper, first, count)
         if stepper.clock:
             paths.store(spec.saved)
@@ -150,7 +161,7 @@ def _run_chunks(
             run.steps_taken[here] = paths.taken[:count]
             run.largest_speed[here] = paths.largest[:count]
         count_steps(count * (spec.steps - shown))
-        if spec.options.keep_state:
+        if with_state:
             state = paths.factors()
             with lock:
                 if run.state is None:
@@ -203,25 +214,9 @@ def on_threads(
 
 
 def starting_paths(spec: Specification, stepper: Stepper, first: int, count: int) -> Paths:
-    """Return the paths first, ..., first + count - 1 where they start, or where a run ended."""
-    resumed, here = spec.resumed, slice(first, first + count)
-    if resumed is None:
-        states = start_states(spec, stepper.task, first, count)
-        return Paths(stepper, first, stepper.starting(states))
-    if stepper.clock and (resumed.steps_taken is None or resumed.largest_speed is None):
-        raise ValueError(
-            "result must come from integrate_sde with method='clock' for the clock to continue it; "
-            "it has no steps_taken"
-        )
-    return Paths(
-        stepper,
-        first,
-        resumed.state[here],
-        grid=resumed.steps,
-        taken=resumed.steps_taken[here] if resumed.steps_taken is not None else None,
-        stopping_times=resumed.stopping_time[here],
-        largest=resumed.largest_speed[here] if resumed.largest_speed is not None else None,
-    )
+    """Return the paths first, ..., first + count - 1 where they start."""
+    states = start_states(spec, stepper.task, first, count)
+    return Paths(stepper, first, stepper.starting(states))
 
 
 def _advance(paths: Paths, point: int, budget: int) -> bool:

@@ -19,7 +19,7 @@ from shaped_attention.numerics.draws import SLOTS_PER_BLOCK, Draws, slot_number,
 from shaped_attention.numerics.threads import ALONE, Team
 from shaped_attention.numerics.vector_products import multiply_weights
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.arguments import Resumed
+from shaped_attention.samplers.arguments import check_other_seed
 from shaped_attention.samplers.loop import sample
 from shaped_attention.samplers.memory import chunk_size, of_network
 from shaped_attention.samplers.specification import (
@@ -173,7 +173,7 @@ class WeightStepper(TorchStepper):
 @with_options
 def simulate_network(
     layer: Layer,
-    v0: ArrayLike | Resumed,
+    v0: ArrayLike,
     *,
     width: int,
     depth: int,
@@ -193,6 +193,7 @@ def simulate_network(
     Parameters, result and errors are those of `shaped_attention.simulate_chain`. The cost of a
     layer grows like n^2, with one normal random number per weight.
     """
+    check_other_seed(v0, "network", seed)
     check_count("width", width)
     check_count("depth", depth)
     spec = specify(

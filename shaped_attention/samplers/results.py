@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import specification_of
 from shaped_attention.results.provenance import attribute, plain
-from shaped_attention.samplers.arguments import STATE, checksum
 from shaped_attention.samplers.paths import Paths, check_stopping_times
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.trust import function_named
@@ -149,13 +148,16 @@ def make_result(
         "device": spec.place,
         "dtype": spec.precision,
         "keep": spec.options.keep,
-        "keep_state": spec.options.keep_state,
     }
     coords: dict[str, Any] = {
         "time": ("time", spec.times, {"long_name": "time t (layer l / width n)"})
     }
     kept: dict[str, Any] = {
-        "V": (("time", "sample", "row", "col"), v, {"long_name": "token covariance"})
+        "V": (
+            ("time", "sample", "row", "col"),
+            v,
+            {"long_name": "token covariance", "sampler": sampler, "seed": attribute(spec.seed)},
+        )
     }
     if names:
         kept = {"kept": (("time", "sample", "observable"), v)}
@@ -188,7 +190,4 @@ def make_result(
     ):
         if values is not None:
             result[name] = ("sample", values, {"long_name": _OF_THE_CLOCK[name]})
-    if run.state is None:
-        return result
-    result = result.assign(state=(STATE, run.state))
-    return result.assign_attrs(state_checksum=checksum(result))
+    return result

@@ -20,7 +20,7 @@ from shaped_attention.blocks.reasons import check_limit, limit_of
 from shaped_attention.blocks.tangents import moved_along
 from shaped_attention.checks import argument_error, check_choice, check_positive
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.arguments import Resumed
+from shaped_attention.samplers.arguments import check_other_seed
 from shaped_attention.samplers.clock_step import can_explode, first_order
 from shaped_attention.samplers.loop import sample
 from shaped_attention.samplers.specification import (
@@ -41,7 +41,7 @@ METHODS = ("clock", "torchsde", "direct")
 @with_options
 def integrate_sde(
     layer: Layer,
-    v0: ArrayLike | Resumed,
+    v0: ArrayLike,
     *,
     horizon: float,
     step: float = 0.01,
@@ -92,6 +92,7 @@ def integrate_sde(
     """
     if method is not None:
         check_choice("method", method, METHODS)
+    check_other_seed(v0, "sde", seed)
     steps = count_steps(horizon, step)
     horizon, step = float(horizon), float(step)
     layer, _ = moved_along(layer, tangents)

@@ -22,7 +22,6 @@ from shaped_attention.libraries import torch
 from shaped_attention.numerics.covariance import start_factor
 from shaped_attention.numerics.threads import one_thread
 from shaped_attention.samplers.arguments import (
-    Resumed,
     check_dtype,
     check_radius,
     check_rank,
@@ -94,7 +93,6 @@ class SamplerOptions(TypedDict, total=False):
     memory: int
     progress: bool | None
     keep: str
-    keep_state: bool
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,6 @@ class Options:
     memory: int = MEMORY_BUDGET
     progress: bool | None = None
     keep: str = "V"
-    keep_state: bool = False
 
 
 DEFAULTS = Options()
@@ -156,8 +153,6 @@ class Specification:
         The names of device and dtype, from which torch makes `device` and `dtype`.
     options
         The other keywords of the sampler.
-    resumed
-        The state of the earlier run that this one continues, if any.
     eager
         Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     embedded
@@ -176,14 +171,8 @@ class Specification:
     place: str
     precision: str
     options: Options = DEFAULTS
-    resumed: Resumed | None = None
     eager: bool = False
     embedded: Start | None = None
-
-    @property
-    def begin(self) -> int:
-        """The step from which the run continues; 0 for a new run."""
-        return self.resumed.steps if self.resumed else 0
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -255,7 +244,7 @@ def check_group_width(blocks: Sequence[Block], width: int) -> int:
 
 def specify(
     layer: Layer,
-    v0: ArrayLike | Resumed,
+    v0: ArrayLike,
     *,
     width: int | None,
     steps: int,
@@ -279,16 +268,9 @@ def specify(
     check_count("samples", samples)
     if isinstance(v0, xr.Dataset):
         raise ValueError(
-            "v0 must be an array, not a result; call continue_run to continue a result, or pass "
-            "its V.values[-1] to start from its last covariances"
+            "v0 must be an array, not a result; to start from its last covariances, pass its "
+            "V.isel(time=-1) and another seed"
         )
-    resumed = None
-    if isinstance(v0, Resumed):
-        resumed, v0 = v0, v0.v0
-        if steps <= resumed.steps:
-            raise ValueError(
-                f"a run must go on for more than the {resumed.steps} steps of result; got {steps}"
-            )
     matrix = check_starts(v0, samples, start_name)
     if width is not None:
         check_width("width", width)
@@ -324,16 +306,13 @@ def specify(
         start=start,
         steps=steps,
         dt=dt,
-        saved=saved_steps(
-            steps, dt, options.times, options.save_every, resumed.steps if resumed else 0
-        ),
+        saved=saved_steps(steps, dt, options.times, options.save_every),
         samples=int(samples),
         seed=int(seed),
         radius=check_radius(options.radius, start, precision == "float32", start_name),
         place=device_name(options.device),
         precision=precision,
         options=options,
-        resumed=resumed,
         # Asked here and not where chunks run, which is on other threads.
         eager=is_eager(),
         embedded=embedded,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from torch import Tensor
 from shaped_attention.checks import argument_error, check_count, check_positive, check_width
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.arguments import Resumed, saved_steps
+from shaped_attention.samplers.arguments import saved_steps
 from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.network import WeightProduct
 from shaped_attention.samplers.paths import Paths
@@ -241,21 +242,30 @@ def noisy_chain(
     return _run(start, step, layers, save_every, move, keep, noise)
 
 
+@dataclass(frozen=True)
+class _Start:
+    """Tokens (samples, 1, N, r) as they are given."""
+
+    tokens: Array
+
+    def states(self, task: Any, first: int, count: int) -> Array:
+        """Return those of some samples."""
+        return self.tokens[first : first + count]
+
+
 class _Layers(TorchStepper):
     """A stepper of tokens (rows, 1, N, r), in chunks that stay in the cache; no path stops."""
 
     def __init__(
-        self, spec: Specification, move: Callable[[Tensor, int, Tensor], Tensor], columns: int
+        self, spec: Specification, move: Callable[[Tensor, int, Tensor], Tensor], entries: int
     ) -> None:
         task = task_of(spec, "sphere", width=0)
         super().__init__(task, spec.device, spec.dtype, size=1)
-        self._move, self._columns = move, columns
+        self._move, self._entries = move, entries
 
     def chunk(self, spec: Specification) -> int:
         """Return how many samples move together."""
-        assert spec.resumed is not None
-        tokens, columns = spec.resumed.state[0].shape[-2:]
-        return max(1, CHUNK_ENTRIES // (tokens * max(columns, self._columns)))
+        return max(1, CHUNK_ENTRIES // self._entries)
 
     def norms(self, batch: Batch, moving: Any, least: float) -> Tensor:
         """Return 0: there is no radius."""
@@ -292,14 +302,14 @@ def _run(
     spec = Specification(
         (), v0, v0, layers, step, saved_steps(layers, step, None, save_every), len(start), 0,
         math.inf, str(start.device), "float64", Options(progress=False),
-        Resumed(v0, 0, state, np.full(len(start), math.inf)),
+        embedded=_Start(state),
     )  # fmt: skip
 
     def kept(paths: Paths, point: int) -> Array:
         return measured(paths.state[:, 0], keep).detach().cpu().numpy()
 
     columns = noise.columns(state.shape[-1]) if noise else 0
-    stepper = _Layers(spec, move, columns)
+    stepper = _Layers(spec, move, start.shape[-2] * max(state.shape[-1], columns))
     data = run_paths(spec, stepper, "sphere", {"kept": kept}).measured["kept"]
     result = flow_result(data[None], start, keep, lengths).isel(beta=0)
     result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))

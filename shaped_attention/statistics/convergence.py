@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -205,8 +204,7 @@ class PairStepper(TorchStepper):
 
 def coupled_pairs(spec: Specification, width: int) -> tuple[Array, NDArray[np.bool_]]:
     """Return V (samples, 2, m, m) of chain and limit at the horizon, and which pairs stopped."""
-    spec = replace(spec, options=replace(spec.options, keep_state=True))
-    run = run_paths(spec, PairStepper(spec, width), "pairs", {})
+    run = run_paths(spec, PairStepper(spec, width), "pairs", {}, with_state=True)
     assert run.state is not None
     factors = torch.tensor(run.state[:, -2:])
     return (factors @ factors.mT).numpy(), np.isfinite(run.stopping_time)

@@ -229,7 +229,7 @@ ESTIMATES = [
         "shaped_attention/theory/moments.py",
         "sum(share * part.diffusion for share, part in shares)",
         "sum(part.diffusion for share, part in shares)",
-        ("test_sde.py", "test_continuation.py", "test_normalised_limit.py", "test_clock.py"),
+        ("test_sde.py", "test_starts.py", "test_normalised_limit.py", "test_clock.py"),
         blind=True,
     ),
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _DRAWS = "shaped_attention/numerics/draws.py"
-_LOOP = "shaped_attention/samplers/loop.py"
 _NETWORK = "shaped_attention/samplers/network.py"
 _PATHS = "shaped_attention/samplers/paths.py"
 _TILES = "shaped_attention/samplers/steppers/tiles.py"
@@ -310,31 +309,11 @@ SAMPLERS = [
         ("test_pathwise.py::test_values_are_those_of_the_samplers[heads-chain]",),
     ),
     Mutant(
-        "continuation-forgets-who-stopped",
-        _PATHS,
-        "np.isinf(stops) & (np.arange(rows) < count)",
-        "np.arange(rows) < count",
-        (
-            "test_continuation.py::test_a_continued_run_has_the_bits_of_the_longer_one"
-            "[chain-attention-6.0-float64]",
-        ),
-    ),
-    Mutant(
-        "continuation-from-the-first-step",
-        _LOOP,
-        "grid=resumed.steps,",
-        "grid=0,",
-        (
-            "test_continuation.py::test_a_continued_run_has_the_bits_of_the_longer_one"
-            "[network-attention-None-float64]",
-        ),
-    ),
-    Mutant(
-        "continuation-chunks-share-a-state",
-        _LOOP,
-        "resumed.state[here],",
-        "resumed.state[:count],",
-        ("test_continuation.py::test_every_chunk_goes_on_from_its_own_state[chain]",),
+        "starts-of-the-same-numbers",
+        "shaped_attention/samplers/arguments.py",
+        'and attrs.get("sampler") == sampler',
+        "and False",
+        ("test_starts.py::test_a_start_knows_its_sampler_and_seed_from_a_file_too",),
     ),
     Mutant(
         "record-without-defaults",

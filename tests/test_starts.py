@@ -1,10 +1,9 @@
-"""States, initial conditions per sample, and what is kept when a run continues."""
+"""Initial conditions per sample, the end of another run among them, and what is kept of a run."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention.numerics.observables import observables
@@ -31,81 +30,52 @@ def sde(layer, v0=V0, depth=10, samples=70, **options):
     return sa.integrate_sde(layer, v0, horizon=depth / 8, step=1 / 8, samples=samples, **options)
 
 
-def fixed_steps(layer, v0=V0, **options):
-    return sde(layer, v0, method="direct", **options)
+SAMPLERS = pytest.mark.parametrize("sampler", [network, chain, sde])
 
 
-WITH_FIXED_STEPS = pytest.mark.parametrize(
-    "sampler",
-    [
-        network,
-        chain,
-        sde,
-        # Whether paths reach the radius, of which it warns, depends on the layer.
-        pytest.param(fixed_steps, marks=pytest.mark.filterwarnings("ignore:method='direct'")),
-    ],
-)
+@SAMPLERS
+def test_a_run_in_two_parts_has_the_law_of_a_run_in_one(sampler):
+    """KS at 10^-3 (Bonferroni). With the numbers of the first part again it is rejected.
+
+    There the increments of both parts are correlated by .4 or more, which 1500 samples reject with
+    a p-value of about 1e-28.
+    """
+    layer, options = [sa.ShapedAttention(0.35), sa.ShapedMLP(0.35)], {"samples": 1500}
+    whole = sampler(layer, depth=10, seed=3, **options)
+    first = sampler(layer, depth=5, seed=1, **options)
+    options |= {"radius": first.attrs["radius"], "depth": 5}
+    last = first.V.isel(time=-1)
+    p = ks_p_values(whole, sampler(layer, last, seed=2, **options))
+    assert min(p.values()) > 1e-3 / len(p)
+    with pytest.raises(ValueError, match=r"^seed must differ from that of the result that v0 com"):
+        sampler(layer, last, seed=1, **options)
+    again = sampler(layer, last.values, seed=1, **options)
+    wrong = ks_p_values(whole, again)
+    assert min(wrong.values()) < 1e-3 / len(wrong)
+    before, after = ((run.V[-1] - run.V[0]).values[:, 0, 1] for run in (first, again))
+    assert np.corrcoef(before, after)[0, 1] > 0.4
 
 
-@pytest.mark.portability
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("radius", [None, 6.0])
-@pytest.mark.parametrize("name", LAYERS)
-@WITH_FIXED_STEPS
-def test_a_continued_run_has_the_bits_of_the_longer_one(sampler, name, radius, dtype):
-    if dtype == "float32" and sampler in (network, chain):
-        return
-    options = {"radius": radius, "dtype": dtype}
-    whole = sampler(LAYERS[name], save_every=1, **options)
-    first = sampler(LAYERS[name], depth=4, keep_state=True, **options)
-    rest = sa.continue_run(first, **total(sampler), save_every=1)
-    np.testing.assert_array_equal(rest.V, whole.V[4:])
-    np.testing.assert_array_equal(rest.time, whole.time[4:])
-    np.testing.assert_array_equal(rest.stopping_time, whole.stopping_time)
-    if sampler is sde and "steps_taken" in whole:
-        np.testing.assert_array_equal(rest.steps_taken, whole.steps_taken)
-        np.testing.assert_array_equal(rest.largest_speed, whole.largest_speed)
-
-
-def total(sampler):
-    return {"depth": 10} if sampler in (network, chain) else {"horizon": 1.25}
-
-
-@pytest.mark.portability
-@WITH_FIXED_STEPS
-def test_every_chunk_goes_on_from_its_own_state(sampler):
-    whole = sampler(LAYERS["attention"], samples=150, radius=6.0)
-    first = sampler(LAYERS["attention"], samples=150, depth=4, radius=6.0, keep_state=True)
-    rest = sa.continue_run(first, **total(sampler), chunk=64)
-    np.testing.assert_array_equal(rest.V[-1], whole.V[-1])
-    np.testing.assert_array_equal(rest.stopping_time, whole.stopping_time)
-
-
-def test_what_cannot_be_continued():
-    with pytest.raises(
-        ValueError, match=r"^result must hold its last state, which keep_state=True saves"
-    ):
-        sa.continue_run(chain(LAYERS["attention"]), depth=20)
-    kept = chain(LAYERS["attention"], keep_state=True)
-    with pytest.raises(
-        ValueError, match=r"^a run must go on for more than the 10 steps of result; got 10"
-    ):
-        sa.continue_run(kept, depth=10)
-    with pytest.raises(
-        ValueError,
-        match=r"^only depth must be given .* 'chain'; got depth=None, horizon=2.0$",
-    ):
-        sa.continue_run(kept, horizon=2.0)
-    changing = sa.ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
-    for layer in (changing, sa.Parallel(sa.ShapedMLP(0.3), changing)):
-        with pytest.raises(
-            ValueError, match=r"^layer must have no schedules, which depend on the total depth"
-        ):
-            sa.continue_run(chain(layer, keep_state=True), depth=20)
+@pytest.mark.parametrize("seed", [7, 2**70])
+def test_a_start_knows_its_sampler_and_seed_from_a_file_too(tmp_path, seed):
+    """Other samplers and seeds may go on, and so may samples that are chosen."""
+    first = chain(LAYERS["attention"], samples=3, depth=2, seed=seed)
+    loaded = sa.load(sa.save(first, tmp_path / "first.nc"))
+    for result in (first, loaded, first.isel(sample=[2, 0, 1])):
+        last = result.V.isel(time=-1)
+        with pytest.raises(ValueError, match=rf"repeat; got {seed} for both$"):
+            chain(LAYERS["attention"], last, samples=3, seed=seed)
+        for run, other in ((chain, 8), (network, seed)):
+            rest = run(LAYERS["attention"], last, samples=3, seed=other)
+            np.testing.assert_allclose(rest.V[0], last)
+    config = sa.shipped_configurations()[0]
+    model = sa.simulate_model(config, 2, samples=1, entropy=False, progress=False)
+    with pytest.raises(ValueError, match="the result that tokens comes from"):
+        sa.simulate_model(config, model.V[1, 0], samples=1)
 
 
 @pytest.mark.portability
-@pytest.mark.parametrize("sampler", [network, chain, sde])
+@SAMPLERS
 def test_each_sample_has_its_start_and_its_own_numbers(sampler):
     starts = np.stack([V0 * (1.0 + k) for k in range(70)])
     result = sampler(sa.ShapedAttention(0.5, 1e15), starts)
@@ -123,7 +93,7 @@ def test_each_sample_has_its_start_and_its_own_numbers(sampler):
 
 
 @pytest.mark.portability
-@pytest.mark.parametrize("sampler", [network, chain, sde])
+@SAMPLERS
 def test_observables_are_kept_while_the_run_goes_on(sampler):
     layer = LAYERS["both"]
     whole = sampler(layer, save_every=5)
@@ -131,11 +101,11 @@ def test_observables_are_kept_while_the_run_goes_on(sampler):
     for k in range(len(whole.time)):
         for name, values in observables(whole.V.values[k]).items():
             np.testing.assert_array_equal(kept["kept"].sel(observable=name)[k], values)
-    own = sampler(layer, keep="tests.test_continuation:trace")
+    own = sampler(layer, keep="tests.test_starts:trace")
     np.testing.assert_allclose(
         own["kept"][-1, :, 0], np.trace(whole.V.values[-1], axis1=1, axis2=2)
     )
-    for bad in ("traces", "tests.test_continuation:gone", "no_module:f"):
+    for bad in ("traces", "tests.test_starts:gone", "no_module:f"):
         with pytest.raises(
             ValueError, match=r"^keep must be 'V', 'observables' or 'module:function'; got"
         ):
@@ -255,39 +225,9 @@ def test_a_limit_may_refuse_a_number_of_tokens(inside):
             call(layer)
 
 
-@pytest.mark.parametrize("name", ["seed", "width", "samples", "dtype", "radius", "foo"])
-def test_what_a_continued_run_has_from_its_beginning(name):
-    """Nothing but what is kept, shown and stored may change: the bits are those of one run."""
-    half = sa.simulate_chain(sa.ShapedAttention(0.4), np.eye(2), width=20, depth=5, samples=3,
-                             keep_state=True)  # fmt: skip
-    with pytest.raises(
-        ValueError, match=rf"^{name} must stay as in the run \(only times, save_every.*; got 7$"
-    ):
-        sa.continue_run(half, depth=10, **{name: 7})
-
-
-def test_results_are_no_starts():
-    """Samplers refuse a result as v0, which they would take for the start of a new run."""
-    half = sa.simulate_chain(sa.ShapedAttention(0.4), np.eye(2), width=20, depth=5, samples=3,
-                             keep_state=True)  # fmt: skip
-    with pytest.raises(ValueError, match=r"^v0 must be an array, not a result; call continue_run"):
-        sa.simulate_chain(sa.ShapedAttention(0.4), half, width=20, depth=9, samples=3)
-
-
-def test_samples_that_were_chosen_or_joined_do_not_go_on():
-    """They would get the numbers of other samples; the whole result continues, also from a file."""
-    run = {"layer": sa.ShapedAttention(0.5), "v0": sa.equicorrelated(2, 0.1), "width": 16}
-    chain = sa.simulate_chain(**run, depth=3, samples=6, seed=1, keep_state=True)
-    other = sa.simulate_chain(**run, depth=3, samples=6, seed=2, keep_state=True)
-    for wrong in (
-        chain.isel(sample=[1, 0, 2, 3, 4, 5]),
-        chain.isel(sample=slice(0, 3)),
-        xr.concat([chain, other], "sample", combine_attrs="override"),
-        chain.mean("sample", keep_attrs=True),
-    ):
-        with pytest.raises(
-            ValueError, match=r"^result must be whole; its state is not the one with which"
-        ):
-            sa.continue_run(wrong, depth=5)
-    turned = chain.transpose("column", "token", "group", ...)
-    assert sa.continue_run(turned, depth=5).equals(sa.continue_run(chain, depth=5))
+@SAMPLERS
+def test_results_are_no_starts(sampler):
+    """A whole result has a V for each time."""
+    half = chain(LAYERS["attention"], samples=3)
+    with pytest.raises(ValueError, match=r"^v0 must be an array, not a result; to start from its"):
+        sampler(LAYERS["attention"], half, samples=3)
