@@ -31,7 +31,6 @@ from shaped_attention.samplers.steppers import (
     Brownian,
     Clocked,
     CompiledStepper,
-    Indices,
     Mask,
     SingleStepper,
     Stepper,
@@ -42,37 +41,21 @@ from shaped_attention.samplers.steppers import (
 class Paths(Batch):
     """A batch of paths that a stepper moves; its arrays are described in `Batch`."""
 
-    def __init__(
-        self,
-        stepper: Stepper,
-        first: int,
-        factors: Array,
-        grid: Indices | int = 0,
-        taken: Indices | int | None = None,
-        stopping_times: Array | None = None,
-        largest: Array | None = None,
-    ) -> None:
-        """Create paths with factors (count, groups, m, c), at grid points and steps taken."""
+    def __init__(self, stepper: Stepper, first: int, factors: Array) -> None:
+        """Create paths that start with factors (count, groups, m, c)."""
         self.stepper, self.task = stepper, stepper.task
         count = len(factors)
         rows = stepper.rows(count)
-
-        def whole(values: Any, default: Any) -> NDArray[Any]:
-            """Return values (rows,); further rows are like the first."""
-            every = np.broadcast_to(np.asarray(default if values is None else values), (count,))
-            return completed(every, rows)
-
-        stops = whole(stopping_times, np.inf)
         super().__init__(
             first=first,
             count=count,
             state=stepper.arranged(completed(factors, rows)),
-            grid=whole(grid, 0),
-            left=whole(None, self.task.dt),
-            taken=whole(taken, grid),
-            alive=stepper.array(np.isinf(stops) & (np.arange(rows) < count)),
-            stopped_at=stepper.array(stops),
-            largest=whole(largest, 0.0),
+            grid=np.zeros(rows, np.int64),
+            left=np.full(rows, self.task.dt),
+            taken=np.zeros(rows, np.int64),
+            alive=stepper.array(np.arange(rows) < count),
+            stopped_at=stepper.array(np.full(rows, np.inf)),
+            largest=np.zeros(rows),
             slots=np.full(self.task.steps + 1, -1) if stepper.clock else np.zeros(0, np.int64),
             stored=np.zeros((1, 1, *factors.shape[1:])),
             work=stepper.workspace(),
