@@ -57,6 +57,8 @@ napoleon_use_rtype = False
 python_maximum_signature_line_length = 88
 suppress_warnings = ["toc.empty_glob"]  # a checkout may have no notebooks
 
+exclude_patterns = ["_generated/parts"]  # other pages include these
+
 html_theme = "furo"
 html_title = f"shaped attention {__version__}"
 html_copy_source = False
@@ -65,18 +67,12 @@ html_css_files = ["wide.css"]
 
 
 def setup(app: Any) -> None:
-    """Copy figures, notebooks and pages into `_generated`, before Sphinx looks for pages."""
-    app.connect("builder-inited", lambda _: _generate())
+    """Write `_generated` before Sphinx looks for pages."""
+    app.connect("builder-inited", lambda _: _pages.write_all(HERE / "_generated"))
     app.connect("source-read", _with_copies)
     app.connect("build-finished", _name_version)
     app.connect("autodoc-process-docstring", _escape)
     app.connect("autodoc-process-signature", _without_factory)
-
-
-def _generate() -> None:
-    folder = HERE / "_generated"
-    folder.mkdir(exist_ok=True)
-    _pages.write_all(folder)
 
 
 def _with_copies(app: Any, name: str, source: list[str]) -> None:
