@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 import shaped_attention as sa
@@ -20,7 +20,6 @@ from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.network import WeightStepper
 from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steppers import Stepper
-from shaped_attention.samplers.steppers.tiles_on_device import DeviceStepper
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from shaped_attention.samplers.task import task_of
 
@@ -65,7 +64,7 @@ class Live(TorchDispatchMode):
 
 @pytest.fixture
 def numbers_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make all numbers by operations of torch, as where no kernel makes them."""
+    """Make all numbers by operations of torch, as on a device."""
     monkeypatch.setattr(Draws, "_on_host", False)
 
 
@@ -120,52 +119,6 @@ def test_formulas_of_torch(kind: str, name: str, dtype: str, numbers_of_torch: N
         spec, stepper = made(name, kind, m, width, dtype)
         ratio = stepper.bytes_of_one(spec) / measured(spec, stepper)
         assert 1.0 <= ratio <= 1.5, (m, width, ratio)
-
-
-class Nothing:
-    """A kernel that leaves paths where they are."""
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def __call__(self, *_: Any) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("kind", "dtype"),
-    [
-        ("chain", "float64"),
-        ("chain", "float32"),
-        ("direct", "float32"),
-        ("clock", "float64"),
-        ("clock", "float32"),
-    ],
-)
-def test_formula_of_the_kernel(kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = torch.tensor
-
-    def copied(*args: Any, **named: Any) -> torch.Tensor:
-        """Count an array of numpy once, as on a device: where it comes from is on the host."""
-        with _disable_current_modes():
-            made = real(*args, **named)
-        return made.clone()
-
-    monkeypatch.setattr(torch, "tensor", copied)
-    for m, width in SIZES:
-        spec = specified("attention", kind, m, width, dtype)
-        of_width = width if kind == "chain" else None
-        task = task_of(spec, "chain" if of_width else "sde", of_width,
-                       "clock" if kind == "clock" else "direct")  # fmt: skip
-        stepper = DeviceStepper(task, CPU, dtype, Nothing)
-        constant = sum(x.numel() * x.element_size() for x in (stepper.table, stepper.keys))
-        with Live() as live:
-            paths = starting_paths(spec, stepper, 0, PATHS)
-            if kind == "clock":
-                paths.store(spec.saved)
-            paths.advance(3, 1)
-            paths.covariances(0)
-        ratio = stepper.bytes_of_one(spec) / (live.peak / PATHS)
-        assert ratio * (1.0 + constant / live.peak) >= 1.0, (m, ratio)
-        assert ratio <= 1.5, (m, ratio)
 
 
 def test_weights_on_a_device_exist_a_block_at_a_time(numbers_of_torch: None) -> None:

@@ -5,7 +5,6 @@ That the law is that of models of the `transformers` library is tested in `tests
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,6 @@ import xarray as xr
 from scipy import stats
 
 import shaped_attention as sa
-from shaped_attention.architectures import simulate
 from tests.test_results import assert_same
 
 LLAMA = {
@@ -179,24 +177,6 @@ def test_torch_computes_the_same():
     np.testing.assert_allclose(again.V_final.values, whole.V_final.values, rtol=1e-9)
     entropy = whole.attention_entropy.values
     np.testing.assert_allclose(again.attention_entropy.values, entropy, rtol=1e-8, atol=1e-12)
-
-
-@pytest.mark.parametrize("stepper", ["torch", "tiles"])
-def test_entropies_of_few_samples_at_a_time(stepper, monkeypatch):
-    """As on a device, where a kernel moves more samples than torch has room for."""
-    with sa.eager() if stepper == "torch" else nullcontext():
-        whole = run(GPT2, IDS).attention_entropy.values
-        monkeypatch.setattr(simulate._Entropies, "_together", lambda self, count: 3)
-        parts = run(GPT2, IDS).attention_entropy.values
-        np.testing.assert_allclose(parts, whole, rtol=1e-8, atol=1e-12)
-        # Control: samples with other numbers.
-        real = simulate._Entropies._of_next
-        monkeypatch.setattr(
-            simulate._Entropies, "_of_next",
-            lambda self, block, factors, first, point: real(self, block, factors, 0, point),
-        )  # fmt: skip
-        wrong = run(GPT2, IDS).attention_entropy.values
-        assert not np.allclose(wrong, whole, rtol=1e-3)
 
 
 def test_observables_and_functions_are_kept():

@@ -28,7 +28,7 @@ from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import LARGEST_RADIUS, check_other_seed
 from shaped_attention.samplers.loop import run_paths
-from shaped_attention.samplers.memory import check_kept, chunk_size, of_torch
+from shaped_attention.samplers.memory import check_kept
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.results import Measure, kept_of, make_result
 from shaped_attention.samplers.specification import (
@@ -220,20 +220,7 @@ class _Entropies:
             heads = sum(x.heads for x in attention_of(block))
             return np.zeros((paths.count, heads, task.tokens))
         factors = paths.factors()
-        size = self._together(paths.count)
-        parts = [
-            paths.stepper.on_host(
-                self._of_next(block, factors[k : k + size], paths.first + k, point)
-            )
-            for k in range(0, paths.count, size)
-        ]
-        return np.concatenate([np.asarray(part) for part in parts])
-
-    def _together(self, count: int) -> int:
-        """Return how many paths torch has room for: a kernel moves more of them on a device."""
-        if self.spec.device.type == "cpu":
-            return count
-        return chunk_size(self.spec, of_torch(self.task, 8, self.spec.eager), count)
+        return np.asarray(paths.stepper.on_host(self._of_next(block, factors, paths.first, point)))
 
     def _of_next(self, block: Block, factors: Array, first: int, point: int) -> torch.Tensor:
         """Return the entropies of the layer that follows, on the device of the run."""

@@ -179,15 +179,6 @@ class Draws:
             out = np.empty((len(self.samples), count))
             fill_weights(out, self.key, self.paths(), slot, first)
             return torch.from_numpy(out).to(self.dtype)
-        if self.samples.device.type == "cuda" and self.compiled and isinstance(self.step, int):
-            from shaped_attention.numerics.device import launch  # only where there is a device
-
-            if launch.can_compile(self.samples.device):
-                made = torch.empty(
-                    len(self.samples), count, dtype=self.dtype, device=self.samples.device
-                )
-                launch.fill_normals(made, self.key, self.samples, self.step, slot, first)
-                return made
         pairs = torch.arange(first, first + (count + 1) // 2, device=self.samples.device)
         a, b = _normal_pair(*self._words(slot, pairs))
         return torch.stack([a, b], dim=-1).flatten(1)[:, :count].to(self.dtype)

@@ -25,7 +25,6 @@ from shaped_attention.samplers.specification import (
     specify,
 )
 from shaped_attention.samplers.steppers import Stepper, stepper_of
-from shaped_attention.samplers.steppers.tiles_on_device import MOST_TOKENS
 from shaped_attention.samplers.task import task_of
 
 _NETWORK = "torch, with real weight matrices"
@@ -110,7 +109,7 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256, program: bool = Fal
     >>> print(explain(ShapedAttention(0.5, centring=False)).layer)
     the layer, with 4 tokens at width 256
       network   torch, with real weight matrices
-      chain     compiled code on tiles for float64 on the CPU, a kernel on a GPU, torch otherwise
+      chain     compiled code on tiles for float64 on the CPU, torch otherwise
       limit     none: without centring a layer changes V by order 1, not 1/n (centring=False)
       coupling  none: there is no limit
     """
@@ -183,8 +182,8 @@ def _runs(pattern: Sequence[Sequence[Block]], tokens: int, width: int | None) ->
     models = ""
     if model.name != derived.name:
         models = f" (in simulate_model {model.name}, since a layer draws so many numbers)"
-    on_gpu = ", a kernel on a GPU" if tokens <= MOST_TOKENS else ""
-    return f"{derived.name} for float64 on the CPU{models}{on_gpu}, torch otherwise"
+
+    return f"{derived.name} for float64 on the CPU{models}, torch otherwise"
 
 
 def _stepper(

@@ -1,8 +1,8 @@
 """Memory of a run: the bytes that a sample takes while it moves, and how many samples fit.
 
-Every formula is here. Those of torch and of the kernel count what is on the device at the moment
-when most is; `tests/test_memory.py` compares them with what is allocated: for the blocks of the
-package they are between it and 1.5 times it. The result is in the memory of the host.
+Every formula is here. Those of torch count what is on the device at the moment when most is;
+`tests/test_memory.py` compares them with what is allocated: for the blocks of the package they are
+between it and 1.5 times it. The result is in the memory of the host.
 """
 
 from __future__ import annotations
@@ -118,20 +118,8 @@ def check_kept(spec: Specification, numbers: int) -> None:
     raise argument_error("samples", requirement, spec.samples)
 
 
-# Bytes of a sample, in order: the kernel, torch, networks, networks of lazily revealed weights,
-# compiled code and library routines of the host.
-
-
-def of_kernel(task: Task, itemsize: int, stored: int) -> float:
-    """Return the bytes of a path that the kernel on a device moves, `stored` times by the clock.
-
-    They are its state, once more in double precision when it is read, the copies at stored times,
-    and its times and flags. What a step needs is in registers or shared memory.
-    """
-    entries = task.groups * task.tokens * task.columns
-    clock = task.method == "clock"
-    # Flags and the stopping time; by the clock four more numbers.
-    return entries * (itemsize * (1 + stored * clock) + 8 * (itemsize == 4)) + 10 + 32 * clock
+# Bytes of a sample, in order: torch, networks, networks of lazily revealed weights, compiled code
+# and library routines of the host.
 
 
 def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:

@@ -1,4 +1,4 @@
-"""Lazily revealed weights on a device, of which torch's meta device takes the place.
+"""Runs on a device, of which torch's meta device takes the place.
 
 Its tensors have no numbers, but a place and a graph of derivatives: an operation on tensors of two
 places fails, and so does a question about a number, for which the host would have to wait.
@@ -49,6 +49,27 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
     monkeypatch.setattr(arguments, "check_device", torch.device)
     monkeypatch.setattr(torch.Tensor, "cpu", cpu)
     return copied
+
+
+@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
+def test_the_host_waits_only_when_it_stores(
+    sampler: Callable[..., Any], read: list[torch.Size]
+) -> None:
+    counts = []
+    for depth in (1, 2):
+        read.clear()
+        sampler(LAYERS["GPT"], V0, depth=depth, dtype="float32", **RUN)
+        counts.append(len(read))
+    assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.filterwarnings("ignore:method=")  # Every answer is 1, times of explosions too.
+@pytest.mark.parametrize("method", ["direct", "clock"])
+def test_limits(method: Any, read: list[torch.Size]) -> None:
+    layer = [ATTENTION, sa.ShapedMLP(0.3)]
+    run = {key: value for key, value in RUN.items() if key != "width"}
+    sa.integrate_sde(layer, V0, horizon=0.06, step=0.02, method=method, **run)
+    assert read
 
 
 @pytest.mark.parametrize("name", LAYERS)
