@@ -15,7 +15,6 @@ from .blocks import (
     Schedule,
     ShapedAttention,
     ShapedMLP,
-    WithTangents,
 )
 from .blocks.parameters import bounded
 from .blocks.positions import alibi, sliding_window
@@ -85,7 +84,6 @@ __all__ = [
     "ShapedMLP",
     "ShapedTransformer",
     "Sweep",
-    "WithTangents",
     "__version__",
     "alibi",
     "bounded",

@@ -241,7 +241,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "ShapedMLP": (sa.ShapedMLP, {"gamma": 0.5}),
         "ShapedTransformer": (sa.ShapedTransformer, {"layer": LAYER, "width": 8, "depth": 2}),
         "Normalised": (sa.Normalised, {"inner": LAYER}),
-        "WithTangents": (sa.WithTangents, {"inner": LAYER}),
         "Parallel": (sa.Parallel, {"blocks": [LAYER, sa.ShapedMLP(0.5)]}),
         "Pattern": (sa.Pattern, {"layers": [[LAYER]]}),
         "Rope": (sa.Rope, {"base": 100.0}),

@@ -34,7 +34,6 @@ CALLS = {
     "gradient_norms": lambda **p: sa.gradient_norms(LAYER, V0, **NETWORKS, **p),
     "neural_tangent_kernel": lambda **p: sa.neural_tangent_kernel(LAYER, V0, **NETWORKS, **p),
     "lyapunov": lambda **p: sa.lyapunov(LAYER, V0, **NETWORKS, **p),
-    "lyapunov of the limit": lambda **p: sa.lyapunov(LAYER[0], V0, horizon=0.1, samples=2, **p),
     "simulate_training": lambda **p: sa.simulate_training(LAYER, V0, [0, 1], **NETWORKS, **p),
     "mean_field_distance": lambda **p: sphere.mean_field_distance(
         1.0, sizes=[4, 8], samples=2, cells=64, **p

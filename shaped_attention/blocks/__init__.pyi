@@ -5,7 +5,6 @@ from .mlp import ShapedMLP
 from .normalised import Normalised
 from .parallel import Parallel
 from .parameters import Schedule
-from .tangents import WithTangents
 
 __all__ = [
     "Block",
@@ -16,5 +15,4 @@ __all__ = [
     "Schedule",
     "ShapedAttention",
     "ShapedMLP",
-    "WithTangents",
 ]

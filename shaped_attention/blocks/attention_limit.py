@@ -17,7 +17,7 @@ logits changes nothing: these are of order 1 / sqrt n.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from shaped_attention.blocks.attention_fields import AttentionFields
@@ -71,14 +71,6 @@ class AttentionLimit(Limit):
     def weight_rate(self, p: Parameters) -> float:
         """Return gamma^2 for W_V, and for W_O; W_Q and W_K vanish in the limit."""
         return float((1 + self.output_projection) * p.gamma**2)
-
-    def on_copies(self, copies: int) -> Limit | str:
-        """Return the limit with block diagonal weights w."""
-        if self.moments.normed_sizes is not None:
-            return (
-                "none is derived for tangents of QK-norm over a fixed number of columns (key_size)"
-            )
-        return replace(self, moments=replace(self.moments, copies=copies))
 
     def _left(self, p: Parameters) -> Any:
         """Return the coefficient of T o V in the drift that the noise of the factor leaves out."""

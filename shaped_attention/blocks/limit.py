@@ -89,18 +89,6 @@ class Limit:
         """Return the rate at which V decays alongside its growth."""
         return 0.0
 
-    def on_copies(self, copies: int) -> Limit | str:
-        """Return the limit for `copies` successive copies of the tokens, or why there is none.
-
-        A token sees only its own copy, and `growth` must contain all that raises the rank.
-        `tangents` needs these limits. A limit whose formulas hold for any number of tokens returns
-        itself.
-        """
-        return (
-            f"{type(self).__name__} has no on_copies, the limit for copies of the tokens, which "
-            "tangents need"
-        )
-
     def check(self, tokens: int) -> None:
         """Raise ValueError if the limit does not exist for this number of tokens."""
 

@@ -52,10 +52,6 @@ class HiddenLimit(Limit):
         """Return gamma^2 for each of the two matrices."""
         return float(2.0 * p.gamma**2)
 
-    def on_copies(self, copies: int) -> Limit:
-        """Return the same limit: hidden units do not relate tokens."""
-        return self
-
     @property
     def _excess(self) -> float:
         return 1.0 / self.hidden_ratio - 1.0

@@ -35,12 +35,6 @@ class ParallelLimit(SumLimit):
         """Return the limit of each branch."""
         return list(zip(self.limits, p.blocks, strict=True))
 
-    def on_copies(self, copies: int) -> Limit | str:
-        """Return that of each branch, or the reason why one has none."""
-        limits = [limit.on_copies(copies) for limit in self.limits]
-        reason = next((x for x in limits if isinstance(x, str)), None)
-        return reason or ParallelLimit(tuple(x for x in limits if isinstance(x, Limit)))
-
     def check(self, tokens: int) -> None:
         """Check the limit of each branch."""
         for limit in self.limits:

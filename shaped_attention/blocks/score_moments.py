@@ -16,13 +16,11 @@ Gaussian columns with correlation x, which tends to x with d.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from shaped_attention.blocks.positions import Mask, centre
@@ -51,10 +49,6 @@ _TINY = 1e-36
 """Variance below that of any token, and not zero in single precision."""
 
 
-def _all_pairs(copies: int) -> NDArray[np.float64]:
-    return np.ones((copies, copies))
-
-
 @dataclass(frozen=True)
 class ScoreMoments:
     """What the limit knows of the scores of attention.
@@ -73,9 +67,6 @@ class ScoreMoments:
     normed_sizes
         Numbers of columns over which queries and keys are normalised; None if these grow with the
         width.
-    copies
-        Number of copies of the tokens, each of which sees itself only; 0 for the tokens alone, with
-        all that is simpler then (`flat`).
     """
 
     mask: Mask
@@ -86,30 +77,23 @@ class ScoreMoments:
     share: float = 1.0
     eps: float | None = None
     normed_sizes: tuple[int, int] | None = None
-    copies: int = 0
 
     @property
     def flat(self) -> bool:
         """Whether all T_ac are equal, so that nothing raises the rank."""
         plain = self.mask is None and self.bias is None and self.query_bias == 0.0
-        return plain and self.angles is None and self.eps is None and not self.copies
+        return plain and self.angles is None and self.eps is None
 
     def centre(self, like: M) -> M:
         """Return w."""
-        m = like.shape[-2] // max(1, self.copies)
-        return self._copied(centre(self.mask, self.bias, m), like, np.eye)
-
-    def _copied(self, entries: Any, like: M, pairs: Callable[[int], Any] = _all_pairs) -> M:
-        """Return a constant matrix, for the pairs of copies that see each other."""
-        copied = entries if self.copies < 2 else np.kron(pairs(self.copies), entries)
-        return constant(copied, like=like)
+        return constant(centre(self.mask, self.bias, like.shape[-2]), like=like)
 
     def modes(self, like: M) -> list[tuple[M | None, float]]:
         """Return the E_k and their parities; None is a matrix of ones."""
         if self.angles is None:
             return [(None, 1.0)]
-        matrices = modes(self.angles, self.share, like.shape[-2] // max(1, self.copies))
-        return [(self._copied(entries, like), parity) for entries, parity in matrices]
+        matrices = modes(self.angles, self.share, like.shape[-2])
+        return [(constant(entries, like=like), parity) for entries, parity in matrices]
 
     def covariances(self, v: M) -> tuple[M, M]:
         """Return U and K."""
@@ -136,8 +120,7 @@ class ScoreMoments:
         """Return K o r(a - b), the covariance of the keys as one token sees them."""
         if self.angles is None:
             return key
-        r = kernel(self.angles, self.share, key.shape[-2] // max(1, self.copies))
-        return key * self._copied(r, key)
+        return key * constant(kernel(self.angles, self.share, key.shape[-2]), like=key)
 
     def scores(self, factor: M, numbers: Numbers) -> M:
         """Return S, for the increments that `numbers` provides."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from shaped_attention.derived.parts import Blocks, Part, Value, ValuePart
 from shaped_attention.derived.spaces import DerivationError, unify
-from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.primitives import cholesky
 from shaped_attention.numerics.scalars import product
 
@@ -43,9 +42,6 @@ class Hidden(Value):
         ):
             return None
         left = self.bases[0].left(sources[0])
-        if isinstance(left, Dual):
-            # Values and tangents of a unit depend on more than its Gram matrix.
-            return None
         first = sources[0][0]
         used = [x for s in sources for x in s]
         if any(x.gone for x in used):

@@ -1,4 +1,4 @@
-"""Lyapunov exponents of the layers' Jacobian at a finite depth, at any width and in the limit.
+"""Lyapunov exponents of the layers' Jacobian at a finite depth, at any width.
 
 Tangents X._1, ..., X._p with independent N(0, 1) entries become J X._1, ..., J X._p, with the
 Jacobian J of the tokens X_L in X_0. The matrix of their inner products over all entries is L L^T,
@@ -24,9 +24,7 @@ from shaped_attention.lazy.deep_runs import Network, deep_networks
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import cut_rows
 from shaped_attention.lazy.rows import Rows
-from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.samplers.specification import MEMORY_BUDGET, Options
 
 Array = NDArray[np.float64]
@@ -37,10 +35,8 @@ def lyapunov(
     layer: Layer,
     v0: ArrayLike,
     *,
-    width: int | None = None,
-    depth: int | None = None,
-    horizon: float | None = None,
-    step: float = 0.01,
+    width: int,
+    depth: int,
     samples: int,
     exponents: int = 2,
     seed: int = 0,
@@ -54,35 +50,29 @@ def lyapunov(
 
     They are the rates at which perturbations of the tokens, and gradients, grow or decay with
     depth, per unit of t = layer / width: 0.5 log of the growth of squared lengths, areas, ... of
-    random tangents, divided by T. The samples are exact in law at finite width (`width`, `depth`),
-    or those of the limit (`horizon`). In the limit of a linear network of one token, with k =
-    gamma^2 for each matrix of a layer, the mean of exponent i = 1, 2, ... is -i k / 2; with m
-    tokens each of these values occurs m times for large T.
+    random tangents, divided by T = depth / width. The samples are exact in law. In the limit of a
+    linear network of one token, with k = gamma^2 for each matrix of a layer, the mean of exponent
+    i = 1, 2, ... is -i k / 2; with m tokens each of these values occurs m times for large T.
 
     Parameters
     ----------
     layer, v0, samples, seed, device, dtype
-        As in `gradient_norms`; the limit needs a layer whose tangents have a limit
-        (`WithTangents`).
+        As in `gradient_norms`.
     width, depth
         Width n and number of layers L of networks, T = L / n.
-    horizon, step
-        In place of these, T of the limit, and the step of `integrate_sde`.
     exponents
-        Number p of exponents, at most m n. In the limit a run has (1 + p) m rows.
+        Number p of exponents, at most m n.
     chunk, memory, progress
         As in `gradient_norms`.
 
     Returns
     -------
-    Dataset with `exponent` (index, sample) and `time` (sample), the time that the exponents cover:
-    T, or the time at which a path of the limit reached the radius.
+    Dataset with `exponent` (index, sample).
 
     Raises
     ------
     ValueError
-        If an argument is invalid, or neither or both of `horizon` and `width` with `depth` are
-        given.
+        If an argument is invalid.
     FloatingPointError
         If the tangents are linearly dependent at the end, up to rounding.
 
@@ -99,30 +89,12 @@ def lyapunov(
     options = Options(
         device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
     )  # fmt: skip
-    if horizon is None and width is not None and depth is not None:
-        check_count("width", width)
-        _check_number(exponents, v0, width)
-        networks = deep_networks(
-            layer, v0, width, depth, samples, seed, options, exponents, _pivots, "exponents"
-        )
-        logs = np.concatenate([_growth(network, exponents) for network in networks])
-        times = np.full(samples, depth / width)
-    elif horizon is not None and width is None and depth is None:
-        v = check_covariance(v0, "v0")
-        u = np.eye((1 + exponents) * len(v))
-        u[: len(v), : len(v)] = v
-        run = integrate_sde(
-            layer, u, horizon=horizon, step=step, samples=samples, seed=seed, tangents=exponents,
-            times=[horizon], device=device, dtype=dtype, chunk=chunk, memory=memory,
-            progress=progress,
-        )  # fmt: skip
-        logs = _logs(_inner_products(run["V"].values[-1], len(v))) - 0.5 * np.log(len(v))
-        times = np.minimum(run["stopping_time"].values, horizon)
-    else:
-        raise ValueError(
-            "give either width and depth, or horizon; got "
-            f"width={width!r}, depth={depth!r}, horizon={horizon!r}"
-        )
+    check_count("width", width)
+    _check_number(exponents, v0, width)
+    networks = deep_networks(
+        layer, v0, width, depth, samples, seed, options, exponents, _pivots, "exponents"
+    )
+    logs = np.concatenate([_growth(network, exponents) for network in networks])
     if not np.isfinite(logs).all():
         raise FloatingPointError(
             "the tangents are linearly dependent at the end, up to rounding; fewer exponents or a "
@@ -132,10 +104,9 @@ def lyapunov(
         {
             "exponent": (
                 ("index", "sample"),
-                (logs / times[:, None]).T,
+                (logs * (width / depth)).T,
                 {"long_name": "Lyapunov exponent per unit of t = layer / width"},
             ),
-            "time": ("sample", times, {"long_name": "time that the exponents cover"}),
         },
         coords={"index": np.arange(1, exponents + 1)},
     )
@@ -169,20 +140,3 @@ def _pivots_of_rows(tangents: list[Rows]) -> Float[Tensor, "B p"]:
     """Return L_ii of some tangents, each with m rows; from their coordinates, not L L^T."""
     flat: Float[Tensor, "B p k"] = torch.stack([x.coordinates.flatten(1) for x in tangents], 1)
     return directions(flat, flat[:, :0]).lower.diagonal(dim1=-2, dim2=-1)
-
-
-def _inner_products(u: Array, tokens: int) -> Array:
-    """Return tr D_kl (samples, p, p)."""
-    parts = u.reshape(len(u), -1, tokens, u.shape[-1] // tokens, tokens)[:, 1:, :, 1:]
-    products: Array = np.einsum("skala->skl", parts)
-    return products
-
-
-def _logs(gram: Array) -> Array:
-    """Return log L_ii of L L^T."""
-    try:
-        lower = np.linalg.cholesky(gram)
-    except np.linalg.LinAlgError:
-        return np.full(gram.shape[:2], np.nan)
-    logs: Array = np.log(np.diagonal(lower, axis1=-2, axis2=-1))
-    return logs

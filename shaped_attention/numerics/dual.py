@@ -1,14 +1,9 @@
 """Tangents: a matrix together with its derivatives in p directions.
 
-A `Dual` is an operand of descriptions like any other: given a `Dual` as its factor, a description
-returns the root with its tangents. The rules of operators are here; each primitive has one in its
-own file (`operations`), written in primitives, so they hold for torch tensors and traced matrices
+A `Dual` is an operand of descriptions like any other: given a `Dual` as its factor, the noise of a
+limit comes with its derivatives. The rules of operators are here; each primitive has one in its own
+file (`operations`), written in primitives, so they hold for torch tensors and traced matrices
 alike. Random numbers are plain matrices.
-
-Most rules are derivatives. `lower` and `compress` are not: a root represents its Gram matrix, and
-here the joint Gram matrix of the stack Z = (R, R_1, ..., R_p). They factorise Z. Differentiating
-the factorisation of R alone gives a different joint law: R = (1, 0), R_1 = (0, 1) have the joint
-Gram matrix I, while the derivative of the factor |R| is 0.
 """
 
 from __future__ import annotations

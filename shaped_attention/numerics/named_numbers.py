@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.draws import Draws, stream_key
-from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
 from shaped_attention.numerics.operations.registry import OPERATIONS
-from shaped_attention.numerics.primitives import NO_RULE, Numbers
+from shaped_attention.numerics.primitives import Numbers
 
 HIDDEN_AT_A_TIME = 256
 """Number of hidden units drawn at once; even, and fixed so that chunks do not reorder a sum."""
@@ -130,8 +129,6 @@ class TorchNumbers(_OncePerStep):
         """Return Gram matrices of `count` activated columns (see `Numbers`)."""
         if self.increments is not None:
             return super().activated_gram(name, factor, count, activation, copies, head)
-        if isinstance(factor, Dual):
-            raise ValueError(NO_RULE)
         m, inner = factor.shape[-2:]
         total = factor.new_zeros(*factor.shape[:-2], m, m)
         for gaussian in self.hidden_columns(name, copies * inner, count, head):
@@ -180,8 +177,6 @@ class TracedNumbers(_OncePerStep):
         """Return the Gram matrix of `count` activated columns (see `Numbers`)."""
         if self.increments is not None:
             return super().activated_gram(name, factor, count, activation, copies, head)
-        if isinstance(factor, Dual):
-            raise ValueError(NO_RULE)
         address = self._address(name, head)
         flat = factor.value()
         inside = Graph()

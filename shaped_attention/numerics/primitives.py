@@ -45,10 +45,6 @@ from shaped_attention.numerics.operations.sums import (
 )
 from shaped_attention.numerics.scalars import is_one
 
-NO_RULE = (
-    "the Gram matrix of hidden units does not determine that of their tangents; a branch draws all "
-    "units in this case"
-)
 _ONLY_INCREMENTS = "a limit is driven by Brownian increments only: draw them by numbers.normal"
 
 

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.reasons import check_limit, limit_of
-from shaped_attention.blocks.tangents import moved_along
 from shaped_attention.checks import argument_error, check_choice, check_positive
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import check_other_seed
@@ -48,7 +47,6 @@ def integrate_sde(
     samples: int,
     seed: int = 0,
     method: str | None = None,
-    tangents: int = 0,
     **options: Unpack[SamplerOptions],
 ) -> xr.Dataset:
     """Sample the limit of the covariances, dV = b(V) dt + Sigma(V)^{1/2} dB.
@@ -70,10 +68,6 @@ def integrate_sde(
         corrector; "torchsde" for Euler steps of fixed length by torchsde, or "direct" for the same
         steps without it, bit-identical and faster. None, the default, means the clock where paths
         can explode and torchsde elsewhere.
-    tangents
-        Number p of tangents: `v0` is then the covariance U_0 of (1 + p) m rows, those of the tokens
-        and of each tangent, V in the result is U, and the radius applies to |U|; see `WithTangents`
-        for the blocks.
 
     Returns
     -------
@@ -95,7 +89,6 @@ def integrate_sde(
     check_other_seed(v0, "sde", seed)
     steps = count_steps(horizon, step)
     horizon, step = float(horizon), float(step)
-    layer, _ = moved_along(layer, tangents)
     check_limit(layer)
     if steps == 1 and method in ("torchsde", "direct"):
         warnings.warn(

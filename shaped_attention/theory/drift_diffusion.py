@@ -18,7 +18,6 @@ from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.blocks.parameters import scheduled
 from shaped_attention.blocks.reasons import check_limit, limit_of
-from shaped_attention.blocks.tangents import moved_along
 from shaped_attention.checks import argument_error, real_array
 from shaped_attention.numerics.covariance import SYMMETRY_TOLERANCE
 from shaped_attention.theory.moments import limits_at, moments
@@ -32,7 +31,6 @@ def drift(
     *,
     at: float | None = None,
     parameters: Overrides | Sequence[Overrides] | None = None,
-    tangents: int = 0,
 ) -> Covariance:
     """Return the drift b(V) (..., m, m) of the limit, the sum over the blocks of a layer.
 
@@ -50,9 +48,6 @@ def drift(
     parameters
         Tensors of shape () that replace parameters, by name, as in `pathwise`. The result is
         differentiable in them if `v` is a tensor.
-    tangents
-        Number p of tangents. `v` is then the covariance U of (1 + p) m rows, those of the tokens
-        and of each tangent, and the result is the drift of U (`WithTangents`).
 
     Raises
     ------
@@ -69,7 +64,6 @@ def drift(
     array([[0.0625, 0.    ],
            [0.    , 0.0625]])
     """
-    layer, parameters = moved_along(layer, tangents, parameters)
     tensor = _as_tensor(layer, v)
     value = moments(limits_at(layer, _depth(layer, at), parameters), tensor).drift
     return _like(v, _finite(layer, value, "drift"))
@@ -81,7 +75,6 @@ def diffusion(
     *,
     at: float | None = None,
     parameters: Overrides | Sequence[Overrides] | None = None,
-    tangents: int = 0,
 ) -> Covariance:
     """Return the diffusion matrix Sigma(V) (..., d, d), d = m (m + 1) / 2, of the limit.
 
@@ -94,7 +87,6 @@ def diffusion(
     >>> diffusion(ShapedMLP(gamma=0.5), np.array([[2.0]]))
     array([[4.]])
     """
-    layer, parameters = moved_along(layer, tangents, parameters)
     tensor = _as_tensor(layer, v)
     parts = limits_at(layer, _depth(layer, at), parameters)
     total = moments(parts, tensor, diffusion=True).diffusion

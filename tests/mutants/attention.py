@@ -270,7 +270,7 @@ ATTENTION = [
     Mutant(
         "rope-second-order-without-rotation",
         _ATTENTION_MOMENTS,
-        "return key * self._copied(r, key)",
+        "return key * constant(kernel(self.angles, self.share, key.shape[-2]), like=key)",
         "return key",
         ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope]",),
     ),

@@ -9,7 +9,6 @@ _MATRICES = "shaped_attention/lazy/matrices.py"
 _ROWS = "shaped_attention/lazy/rows.py"
 _SPACES = "shaped_attention/lazy/spaces.py"
 _TANGENT_ROWS = "shaped_attention/lazy/tangent_rows.py"
-_TANGENTS = "shaped_attention/blocks/tangents.py"
 _ALL_GRADIENTS = "test_lazy_rules.py::test_gradients_are_those_of_torch"
 
 LAZY = [
@@ -222,36 +221,6 @@ LAZY = [
         "outside = torch.cat([inside * (1.0 - part.there), outside], dim=-1)",
         "outside = torch.cat([inside / (1.0 - part.there), outside], dim=-1)",
         ("test_gradient_norms.py::test_laws_are_those_of_explicit_networks[shaped]",),
-        blind=True,
-    ),
-    Mutant(
-        "tangents-of-a-copy-once",
-        _TANGENTS,
-        "return _square(u[0][k] + u[k][0], u[k][0], none)",
-        "return _square(u[0][k], u[k][0], none)",
-        ("test_with_tangents.py::test_drift_of_relu_is_the_closed_form",),
-    ),
-    Mutant(
-        "copies-see-each-other",
-        "shaped_attention/blocks/score_moments.py",
-        "self._copied(centre(self.mask, self.bias, m), like, np.eye)",
-        "self._copied(centre(self.mask, self.bias, m), like)",
-        ("test_with_tangents.py::test_drift_of_attention_is_the_closed_form",),
-    ),
-    Mutant(
-        "tangents-of-other-blocks",
-        _TANGENTS,
-        "rows: list[list[Any]] = [split(row.mT, size) for row in split(v, size)]",
-        "rows: list[list[Any]] = [split(row, size) for row in split(v, size)]",
-        ("test_with_tangents.py::test_drift_of_attention_is_the_closed_form",),
-        blind=True,
-    ),
-    Mutant(
-        "exponents-start-at-another-length",
-        "shaped_attention/lazy/lyapunov.py",
-        "- 0.5 * np.log(len(v))",
-        "- 1.0 * np.log(len(v))",
-        ("test_lyapunov.py::test_limit_is_that_of_wide_networks",),
         blind=True,
     ),
     Mutant(

@@ -319,11 +319,4 @@ PROGRAMS = [
         "(0.5 * math.pi - 2.0 * half)",
         ("test_tangents.py::test_primitives[arc-cosine kernel]",),
     ),
-    Mutant(
-        "tangents-of-a-root-compressed-apart",
-        "shaped_attention/numerics/operations/factorisations.py",
-        "parts = split(lower(stacked([root.value, *moving])), 1 + len(moving))",
-        "parts = [lower(part) for part in (root.value, *moving)]",
-        ("test_tangents.py::test_compressing_keeps_the_joint_gram",),
-    ),
 ]

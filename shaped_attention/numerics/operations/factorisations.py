@@ -17,7 +17,7 @@ from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import LANES, compiled_once, kernel
 from shaped_attention.numerics.lapack import PIVOT, PIVOT_EPSILONS
 from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations.parts import columns, concatenate
+from shaped_attention.numerics.operations.parts import concatenate
 from shaped_attention.numerics.operations.products import multiply
 from shaped_attention.numerics.operations.registry import M, check_square, operation, primitive
 from shaped_attention.numerics.operations.stacks import Array, each, is_large, plain
@@ -35,22 +35,11 @@ def stacked(parts: Sequence[M]) -> M:
     return concatenate([part.mT for part in parts]).mT
 
 
-def split(matrix: M, count: int) -> list[M]:
-    """Split a stack into `count` matrices with the same number of rows."""
-    rows = matrix.shape[-2] // count
-    turned = matrix.mT
-    return [columns(turned, k * rows, (k + 1) * rows).mT for k in range(count)]
+def _no_rule(root: Dual) -> Dual:
+    raise ValueError("factors are not unique, so that they have no rule for tangents")
 
 
-def _lower_with_tangents(root: Dual) -> Dual:
-    """Make the stack of value and tangents triangular: (1 + p) m columns if none is 0."""
-    moving = [d for d in root.tangents if d is not None]
-    parts = split(lower(stacked([root.value, *moving])), 1 + len(moving))
-    rest = iter(parts[1:])
-    return Dual(parts[0], tuple(None if d is None else next(rest) for d in root.tangents))
-
-
-@primitive(trace=_traced_lower, tangent=_lower_with_tangents)
+@primitive(trace=_traced_lower, tangent=_no_rule)
 def lower(root: M) -> M:
     """Return the lower triangular L (m, m) with diagonal >= 0 and L L^T = root root^T.
 
@@ -78,16 +67,11 @@ def lower(root: M) -> M:
     return result
 
 
-def _compress_with_tangents(root: Dual) -> Dual:
-    moving = sum(d is not None for d in root.tangents)
-    return lower(root) if root.shape[-1] > (1 + moving) * root.shape[-2] else root
-
-
 def _narrow(root: M) -> M:
     return lower(root) if root.shape[-1] > root.shape[-2] else root
 
 
-@primitive(trace=_narrow, tangent=_compress_with_tangents)
+@primitive(trace=_narrow, tangent=_no_rule)
 def compress(root: M) -> M:
     """Return a root with the same Gram matrix and at most as many columns as rows."""
     return _narrow(root)

@@ -1,0 +1,162 @@
+"""Oracles of the drift of values and tangents: closed forms, the recursion, and two copies.
+
+U = Z Z^T / n is the covariance of the rows Z = (X, X._1, ..., X._p) of tokens and tangents.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from sympy import lambdify
+
+import shaped_attention as sa
+import symbolic as sy
+from symbolic.tangents import joint_covariance, tangent_drift, two_copies
+
+
+def joint(tokens, tangents, seed=0):
+    rows = np.random.default_rng(seed).normal(size=((1 + tangents) * tokens, 20))
+    return rows @ rows.T / 20
+
+
+def blocks_of(u, tokens):
+    size = len(u) // tokens
+    return u.reshape(size, tokens, size, tokens).swapaxes(1, 2)
+
+
+def attention_drift(u, m, w, rate):
+    """The closed form: rate (T + E U + U E^T), E lower block triangular."""
+    parts = blocks_of(u, m)
+    v, count = parts[0, 0], len(parts)
+
+    def b(x, y):
+        return (
+            w @ (x * y) @ w.T - ((w @ x) * (w @ y)) @ w.T - w @ ((x @ w.T) * (y @ w.T))
+            + (w @ x @ w.T) * (w @ y @ w.T)
+        )  # fmt: skip
+
+    def row(y):
+        return w * (y - (w * y).sum(1, keepdims=True))
+
+    t, e = np.zeros_like(parts), np.zeros_like(parts)
+    s, q = np.diag(v) - 2 * w @ v, np.diag(v)[:, None]
+    t[0, 0] = b(v, v) * v
+    for k in range(count):
+        e[k, k] = row(s) * q / 2
+    for k in range(1, count):
+        c = parts[0, k]
+        t[0, k] = b(v, v) * c + 2 * b(v, c) * v
+        t[k, 0] = t[0, k].T
+        s_k, q_k = 2 * np.diag(c) - 2 * w @ (c + c.T), 2 * np.diag(c)[:, None]
+        e[k, 0] = (row(s) * q_k + row(s_k) * q) / 2
+    for k, l in itertools.product(range(1, count), repeat=2):
+        c, d, both = parts[0, k], parts[0, l], parts[k, l]
+        t[k, l] = b(v, v) * both + 2 * b(v, c.T) * d + 2 * b(v, d) * c.T
+        t[k, l] += 2 * (b(v, both) + b(c.T, d)) * v
+    whole = [x.swapaxes(1, 2).reshape(u.shape) for x in (t, e)]
+    return rate * (whole[0] + whole[1] @ u + u @ whole[1].T)
+
+
+def relu_drift(u, m):
+    """Phi - U, with the limits of Phi for equal tokens."""
+    parts = blocks_of(u, m)
+    v, phi = parts[0, 0], parts.copy()
+    for a, b in itertools.permutations(range(m), 2):
+        area = np.sqrt(v[a, a] * v[b, b] - v[a, b] ** 2)
+        rho = v[a, b] / np.sqrt(v[a, a] * v[b, b])
+        angle = np.arcsin(rho)
+        phi[0, 0, a, b] = area + v[a, b] * angle
+        for k in range(1, len(parts)):
+            c = parts[0, k]
+            phi[0, k, a, b] = angle * c[a, b] + area * c[b, b] / v[b, b]
+            phi[k, 0, a, b] = angle * c[b, a] + area * c[a, a] / v[a, a]
+            for l in range(1, len(parts)):
+                d = parts[0, l]
+                mixed = (c[b, a] - v[a, b] * c[a, a] / v[a, a]) * (
+                    d[a, b] - v[a, b] * d[b, b] / v[b, b]
+                )
+                mixed += c[a, a] * d[b, b] * (1 - rho**2)
+                phi[k, l, a, b] = angle * parts[k, l, a, b] + mixed / area
+        phi[:, :, a, b] *= 2 / np.pi
+    return phi.swapaxes(1, 2).reshape(u.shape) - u
+
+
+FULL, CAUSAL = np.ones((3, 3)), np.tril(np.ones((3, 3)))
+
+
+def attention(mask):
+    """Two copies of three tokens, each of which sees itself only, and the closed form."""
+    copies = sa.ShapedAttention(0.6, 0.8, mask=np.kron(np.eye(2), mask).astype(bool))
+    w = mask / mask.sum(1, keepdims=True)
+    return copies, lambda u: attention_drift(u, 3, w, (0.6 / 0.8) ** 2)
+
+
+CASES = {
+    "attention": attention(FULL),
+    "causal": attention(CAUSAL),
+    "relu": (
+        sa.ShapedMLP(0.6, c_plus=1.3, c_minus=0.4),
+        lambda u: 0.6**2 * 0.9**2 / 4 * relu_drift(u, 3),
+    ),
+}
+
+
+def differences(copies, u, m, h=1e-3):
+    """The drift of V, C_l and D_kl from that of X + e X._k and X + f X._l, by differences."""
+    size = len(u) // m
+    found = np.zeros_like(u)
+    for k, l in itertools.product(range(size), repeat=2):
+        signs = [(1, -1) if x else (0,) for x in (k, l)]
+        total = np.zeros((m, m))
+        for e, f in itertools.product(*signs):
+            eye = np.eye(m, size * m)
+            rows = np.concatenate([
+                eye + h * e * np.roll(eye, k * m, 1), eye + h * f * np.roll(eye, l * m, 1)
+            ])  # fmt: skip
+            total += (e or 1) * (f or 1) * sa.drift(copies, rows @ u @ rows.T)[:m, m:]
+        scale = (2 * h) ** ((k > 0) + (l > 0))
+        found[k * m : (k + 1) * m, l * m : (l + 1) * m] = total / scale
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_closed_forms_are_derivatives_between_two_copies(name):
+    copies, closed = CASES[name]
+    u = joint(3, 2)
+    np.testing.assert_allclose(differences(copies, u, 3), closed(u), atol=2e-5)
+    # Control: another arrangement of the tangents.
+    assert np.abs(differences(copies, u, 3) - closed(np.roll(u, 1, (0, 1)))).max() > 1e-3
+
+
+@pytest.mark.parametrize(("tokens", "tangents", "mask"), [(2, 1, None), (2, 2, "causal")])
+def test_the_recursion_gives_the_closed_form(tokens, tangents, mask):
+    derived = tangent_drift(sy.ShapedAttention(mask=two_copies(mask, tokens)), tokens, tangents)
+    u = joint(tokens, tangents, seed=1)
+    names = joint_covariance(tokens, tangents)
+    values = {str(names[a, b]): u[a, b] for a in range(len(u)) for b in range(len(u))}
+    values |= {"gamma": 0.6, "tau_0": 0.8}
+    free = sorted(derived.free_symbols, key=str)
+    number = lambdify(free, derived)(*[values[str(x)] for x in free])
+    w = np.tril(np.ones((tokens, tokens))) if mask else np.ones((tokens, tokens))
+    expected = attention_drift(u, tokens, w / w.sum(1, keepdims=True), (0.6 / 0.8) ** 2)
+    np.testing.assert_allclose(np.array(number, dtype=float), expected, atol=1e-14)
+
+
+SIGMA = 0.9797332171231732
+"""Sigma of the off-diagonal entry of D_11 for two tokens, from the limit of values and tangents."""
+
+
+def test_diffusion_is_that_of_four_copies():
+    """A fourth derivative of the diffusion of four copies, each of which sees itself only."""
+    u, h, total = joint(2, 1), 0.01, 0.0
+    four = sa.ShapedAttention(0.6, 0.8, mask=np.kron(np.eye(4), np.ones((2, 2))).astype(bool))
+    index = {pair: i for i, pair in enumerate((a, b) for a in range(8) for b in range(a + 1))}
+    for signs in itertools.product((1, -1), repeat=4):
+        rows = np.kron(np.ones((4, 1)), np.eye(2, 4))
+        rows += np.kron(np.array(signs)[:, None] * h, np.roll(np.eye(2, 4), 2, axis=1))
+        sigma = sa.diffusion(four, rows @ u @ rows.T)
+        # Cov[d<x_0 of copy 1, x_1 of copy 0>, the same of copies 3 and 2]
+        total += np.prod(signs) * sigma[index[3, 0], index[7, 4]]
+    np.testing.assert_allclose(SIGMA, total / (2 * h) ** 4, rtol=1e-5)
