@@ -256,7 +256,7 @@ def test_all_executors_agree(name: str, v0: Array, monkeypatch: pytest.MonkeyPat
         return sa.integrate_sde(layer, v0, **run_sde)["V"].to_numpy()
 
     assert_executors_agree(chain, monkeypatch)
-    if sa.explain(layer).layer.limit.startswith("compiled"):
+    if sa.explain(layer).limit.startswith("compiled"):
         assert_executors_agree(sde, monkeypatch)
 
 

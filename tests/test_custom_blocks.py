@@ -102,9 +102,8 @@ def test_a_class_that_overrides_does_not_inherit_the_limit(call, kind):
     words = f"{kind.__name__} overrides {method} of ShapedAttention but does not declare limit"
     with pytest.raises(ValueError, match=words):
         REFUSING[call](kind(0.35, 1.0))
-    faces = sa.explain(kind(0.35)).layer
+    faces = sa.explain(kind(0.35))
     assert words in faces.limit
-    assert faces.coupling == "none: there is no limit"
     assert "compiled" in faces.chain
 
 
@@ -121,7 +120,7 @@ def test_a_class_may_declare_that_it_has_no_limit():
 
     with pytest.raises(ValueError, match="which has no limit: Bare declares that there is none"):
         sa.drift(Bare(0.5), V0)
-    assert "limit     none: Bare declares" in str(sa.explain(Bare(0.5)))
+    assert "limit    none: Bare declares" in str(sa.explain(Bare(0.5)))
 
 
 def test_a_class_keeps_what_it_declares():
@@ -289,8 +288,8 @@ def test_explain_promises_torch_only_where_it_runs():
         def root(self, p, factor, numbers, width):
             return factor.no_such_attribute
 
-    assert sa.explain(Torch(0.5)).layer.chain.startswith("torch, in sa.eager(), on other devices")
-    assert sa.explain(Nothing(0.5)).layer.chain.startswith("none: its description fails: ")
+    assert sa.explain(Torch(0.5)).chain.startswith("torch, in sa.eager(), on other devices")
+    assert sa.explain(Nothing(0.5)).chain.startswith("none: its description fails: ")
 
 
 def test_unknown_operations_are_errors_of_the_interpreter():
