@@ -103,7 +103,7 @@ CASES = {
 }
 
 
-def differences(copies, u, m, h=1e-3):
+def differences(copies, u, m, h=1e-4):
     """The drift of V, C_l and D_kl from that of X + e X._k and X + f X._l, by differences."""
     size = len(u) // m
     found = np.zeros_like(u)

@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import shaped_attention as sa
-from shaped_attention.numerics.threads import one_thread
+from shaped_attention.numerics.threads import (
+    FEWEST_FOR_THREADS,
+    few_threads,
+    one_thread,
+    thread_count,
+)
+from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
 
 LAYER = sa.ShapedAttention(0.5, 2.0)
 
@@ -86,3 +93,68 @@ def test_rerun_gives_the_same_bits_with_other_threads():
     v0 = x @ x.T / 300
     result = with_threads(1, lambda: RUNS["chain"](v0, 100))
     assert with_threads(2, lambda: sa.rerun(result)).identical(result)
+
+
+SMALL = {"samples": 2, "progress": False}
+PRODUCTS = {
+    "training": lambda: sa.simulate_training(
+        LAYER, np.eye(3), [0, 1, 0], width=8, depth=2, steps=2, **SMALL
+    ),
+    "gradients": lambda: sa.gradient_norms(LAYER, np.eye(3), width=8, depth=2, **SMALL),
+    "tangent kernel": lambda: sa.neural_tangent_kernel(LAYER, np.eye(3), width=8, depth=2, **SMALL),
+    "lyapunov": lambda: sa.lyapunov(LAYER, np.eye(3), width=8, depth=2, **SMALL),
+    "flow": lambda: sphere_flow(
+        SphereAttention(beta=1.0), uniform_start(3, 3, samples=2), times=[0.5]
+    ),
+}
+
+
+class Threads(TorchDispatchMode):
+    """The numbers of threads with which torch multiplies matrices."""
+
+    def __init__(self, fail):
+        super().__init__()
+        self.seen, self.fail = set(), fail
+
+    def __torch_dispatch__(self, function, types, args=(), named=None):
+        if "mm" in str(function):
+            self.seen.add(torch.get_num_threads())
+            if self.fail:
+                raise ZeroDivisionError
+        return function(*args, **(named or {}))
+
+
+@pytest.mark.parametrize("fail", [False, True])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_small_products_have_one_thread_and_the_setting_returns(name, fail):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with Threads(fail) as threads:
+            if fail:
+                with pytest.raises(ZeroDivisionError):
+                    PRODUCTS[name]()
+            else:
+                PRODUCTS[name]()
+        assert threads.seen == {1}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_large_products_keep_their_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with few_threads(FEWEST_FOR_THREADS):
+            assert torch.get_num_threads() == 2
+        own = thread_count("cpu")
+        with few_threads(FEWEST_FOR_THREADS - 1):
+            assert torch.get_num_threads() == 1
+            assert thread_count("cpu") == own
+            with few_threads(0):
+                assert thread_count("cpu") == own
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

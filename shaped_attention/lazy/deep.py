@@ -126,6 +126,10 @@ class DeepNetwork:
         """Return how many numbers the way forward keeps."""
         return sum(count_entries(x for layer in self._layers for x in layer.kept()))
 
+    def operands(self) -> int:
+        """Return how many rows and matrices the way forward keeps."""
+        return sum(1 for layer in self._layers for _ in layer.kept())
+
     def backward(self, gradients: Sequence[Rows]) -> Iterator[LayerGradients]:
         """Yield the gradients of each layer, from the last to the first, from those of X_L."""
         above = list(gradients)

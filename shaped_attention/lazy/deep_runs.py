@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -15,6 +15,7 @@ from shaped_attention.lazy.compiled.network import CompiledNetwork
 from shaped_attention.lazy.compiled.translator import RecordingError
 from shaped_attention.lazy.deep import DeepNetwork, Measure
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
+from shaped_attention.numerics.threads import few_threads
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.specification import Options, Specification, specify
 
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 Network: TypeAlias = DeepNetwork | CompiledNetwork
 """Some samples of a network that go forward once, and back with some gradients."""
+
+T = TypeVar("T")
 
 
 def deep_networks(
@@ -39,9 +42,10 @@ def deep_networks(
     gradients: int,
     measure: Measure,
     label: str,
+    work: Callable[[Network], T],
     outputs: int = 0,
-) -> Iterator[Network]:
-    """Yield the networks of all samples in chunks, of which some gradients are taken back.
+) -> list[T]:
+    """Return ``work(network)`` for all samples in chunks, which takes some gradients back.
 
     A progress bar with the label counts the layers of all samples, forward and back. A readout, if
     there is one, has some outputs.
@@ -65,24 +69,31 @@ def deep_networks(
     ) as bar:  # fmt: skip
         if programs is not None:
             size = chunk_of_samples(programs.entries + readout, spec)
-            for first in range(0, samples, size):
-                count = min(size, samples - first)
-                yield CompiledNetwork(programs, spec, width, depth, first, count, bar.update)
-            return
+            with few_threads(0):
+                return [
+                    work(CompiledNetwork(programs, spec, width, depth, first,
+                                         min(size, samples - first), bar.update))
+                    for first in range(0, samples, size)
+                ]  # fmt: skip
         first_one = DeepNetwork(spec, width, depth, 0, 1, measure=measure)
-        first_one.forward(min(depth, len(spec.pattern)))
+        pattern = min(depth, len(spec.pattern))
+        with few_threads(0):
+            first_one.forward(pattern)
         layers = -(-depth // len(spec.pattern))
         entries = first_one.entries() * layers * (1 + gradients)
         size = chunk_of_samples(entries + readout, spec)
-        if samples == 1:
-            bar.update(min(depth, len(spec.pattern)))
-            first_one.passed = bar.update
-            yield first_one
-            return
-        del first_one
-        for first in range(0, samples, size):
-            count = min(size, samples - first)
-            yield DeepNetwork(spec, width, depth, first, count, bar.update, measure)
+        of_operand = first_one.entries() / first_one.operands()
+        with few_threads(min(size, samples) * of_operand):
+            if samples == 1:
+                bar.update(pattern)
+                first_one.passed = bar.update
+                return [work(first_one)]
+            del first_one
+            return [
+                work(DeepNetwork(spec, width, depth, first, min(size, samples - first),
+                                 bar.update, measure))
+                for first in range(0, samples, size)
+            ]  # fmt: skip
 
 
 def _programs(

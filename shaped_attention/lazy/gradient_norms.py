@@ -109,19 +109,20 @@ def gradient_norms(
     options = Options(
         device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
     )  # fmt: skip
-    norms: list[dict[str, Tensor]] = []
-    losses = []
-    networks = deep_networks(
-        layer, v0, width, depth, samples, seed, options, 1, norms_of_layer, "gradients", classes
-    )
-    for network in networks:
+
+    def of_network(network: Network) -> tuple[Tensor, dict[str, Tensor]]:
         value, gradient, readout = _top(network, network.forward(), width, loss, classes)
-        losses.append(value)
-        norms.append(_norms(network, gradient, readout, kinds, depth))
+        return value, _norms(network, gradient, readout, kinds, depth)
+
+    found = deep_networks(
+        layer, v0, width, depth, samples, seed, options, 1, norms_of_layer, "gradients",
+        of_network, classes,
+    )  # fmt: skip
+    losses, norms = zip(*found, strict=True)
     names = list(norms[0])
     if not names:
         raise argument_error("of", "'tokens' or 'input' for a layer without weights", of)
-    whole = {"the loss": losses} | {name: [x[name] for x in norms] for name in names}
+    whole = {"the loss": list(losses)} | {name: [x[name] for x in norms] for name in names}
     values = {name: torch.cat(parts).double().cpu().numpy() for name, parts in whole.items()}
     for name, numbers in values.items():
         if not np.isfinite(numbers).all():

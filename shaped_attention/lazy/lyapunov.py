@@ -91,10 +91,11 @@ def lyapunov(
     )  # fmt: skip
     check_count("width", width)
     _check_number(exponents, v0, width)
-    networks = deep_networks(
-        layer, v0, width, depth, samples, seed, options, exponents, _pivots, "exponents"
-    )
-    logs = np.concatenate([_growth(network, exponents) for network in networks])
+    found = deep_networks(
+        layer, v0, width, depth, samples, seed, options, exponents, _pivots, "exponents",
+        lambda network: _growth(network, exponents),
+    )  # fmt: skip
+    logs = np.concatenate(found)
     if not np.isfinite(logs).all():
         raise FloatingPointError(
             "the tangents are linearly dependent at the end, up to rounding; fewer exponents or a "

@@ -79,14 +79,16 @@ def neural_tangent_kernel(
         device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
     )  # fmt: skip
     tokens = np.shape(v0)[-1] if np.ndim(v0) else 1
-    kernels, own = [], []
-    networks = deep_networks(
-        layer, v0, width, depth, samples, seed, options, tokens, _kernel_of_layer, "kernel"
-    )
-    for network in networks:
+
+    def of_network(network: Network) -> tuple[Tensor, Tensor]:
         last = network.forward()
-        own.append(inner(last, last) / width)
-        kernels.append(_kernel(network, last, width))
+        return inner(last, last) / width, _kernel(network, last, width)
+
+    found = deep_networks(
+        layer, v0, width, depth, samples, seed, options, tokens, _kernel_of_layer, "kernel",
+        of_network,
+    )  # fmt: skip
+    own, kernels = zip(*found, strict=True)
     dims = ("sample", "row", "col")
     data = xr.Dataset(
         {

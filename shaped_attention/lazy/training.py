@@ -20,6 +20,7 @@ from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
 from shaped_attention.lazy.optimizers import SGD, Muon, check_parameters
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.training_run import LayerNetwork, Network, TrainingRun
+from shaped_attention.numerics.threads import few_threads
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.results.provenance import recorded
@@ -149,12 +150,18 @@ def simulate_training(
         return TrainingRun(network(source), goal)
 
     probe = run_of(0, 1)
-    probe.forward()
+    widest = max(block.widest(probe.width) for block in spec.blocks)
+    with few_threads(spec.tokens * widest):
+        probe.forward()
     check_parameters(rule, probe.weights)
     size = chunk_of_samples(probe.entries_until(steps, rule), spec, "fewer steps or hidden units")
     parts = []
     total = samples * (steps + 1)
-    with progress_bar("training", progress, total=total, unit="step", unit_scale=True) as bar:
+    of_operand = min(size, samples) * probe.mean_entries()
+    with (
+        few_threads(of_operand),
+        progress_bar("training", progress, total=total, unit="step", unit_scale=True) as bar,
+    ):
         for first in range(0, samples, size):
             count = min(size, samples - first)
             first_one = first == 0 and count == 1

@@ -85,6 +85,16 @@ class TrainingRun:
                 loss = 0.5 * ((f[..., 0] - goal.to(f.dtype)) ** 2).sum(-1)
         self._made = loss, [x.detached() for x in tokens]
 
+    @property
+    def width(self) -> int:
+        """The width n of the tokens."""
+        return self._network.width
+
+    def mean_entries(self) -> float:
+        """Return how many numbers the result of an operation of the way forward has on average."""
+        results = self._tape.results()
+        return sum(count_entries(results)) / len(results)
+
     def entries_until(self, steps: int, rule: Optimizer) -> int:
         """Return how many numbers are held at once, at most, until a number of steps.
 

@@ -26,6 +26,12 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from shaped_attention.libraries import torch
 
+_own = threading.local()
+"""`asked` is the number of threads that the caller of `few_threads` has set, while inside."""
+
+FEWEST_FOR_THREADS = 2**17
+"""Entries of an operand below which the threads of a library cost more than they gain."""
+
 
 def thread_count(place: str) -> int:
     """Return the number of concurrent chunks: torch's threads on the CPU, 1 on an accelerator.
@@ -36,7 +42,7 @@ def thread_count(place: str) -> int:
         return 1
     cores = os.cpu_count() or 1
     if "torch" in sys.modules:
-        return max(1, min(torch.get_num_threads(), cores))
+        return max(1, min(getattr(_own, "asked", 0) or torch.get_num_threads(), cores))
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if asked.isdecimal() and int(asked):
         return min(int(asked), cores)
@@ -227,3 +233,24 @@ def one_thread_of_worker() -> Iterator[None]:
         with _torch_threads_put_back():
             torch.set_num_threads(1)
             yield
+
+
+@contextmanager
+def few_threads(entries: float) -> Iterator[None]:
+    """Restrict BLAS, LAPACK and torch to one thread if operands have few entries on average.
+
+    The threads of a library would wait for each other longer than an operation takes. The package's
+    own threads are as many as before (`thread_count`).
+    """
+    if entries >= FEWEST_FOR_THREADS:
+        yield
+        return
+    before, outer = torch.get_num_threads(), getattr(_own, "asked", 0)
+    with one_thread(), _torch_threads_put_back():
+        _own.asked = outer or before
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+            _own.asked = outer

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_count, check_positive, real_array
+from shaped_attention.numerics.threads import few_threads
 
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Map of tokens (B, N, r), times (B,) and indices of the samples (B,) to dx/dt (B, N, r).
@@ -91,10 +92,11 @@ def integrate_flow(
             due = [time for time in times[len(kept) :] if time <= end]
             leaves = end < times[-1]
             least = _SHORTEST * tolerance if directed and not sphere else 0.0
-            x, seen = _integrated(
-                slope, x, begin, [*due, end] if leaves else due, keep, tolerance,
-                autonomous=autonomous, sphere=sphere, exact=leaves, least=least,
-            )  # fmt: skip
+            with few_threads(x.numel() * max(1.0, x.shape[1] / x.shape[2])):
+                x, seen = _integrated(
+                    slope, x, begin, [*due, end] if leaves else due, keep, tolerance,
+                    autonomous=autonomous, sphere=sphere, exact=leaves, least=least,
+                )  # fmt: skip
             kept += seen[: len(due)]
             begin = end
         parts.append(torch.stack(kept))
