@@ -1,1 +1,0 @@
-"""Figures of the sphere: the data of most of them, and the catalogue of all by name."""
