@@ -245,15 +245,9 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "Pattern": (sa.Pattern, {"layers": [[LAYER]]}),
         "Rope": (sa.Rope, {"base": 100.0}),
         "Schedule": (sa.Schedule, {"knots": [(0.0, 0.5), (1.0, 0.2)]}),
-        "sphere.MixLN": (sphere.MixLN, {"until": 1.0}),
-        "sphere.RandomHeads": (sphere.RandomHeads, {"heads": 2}),
-        "sphere.RandomMLP": (sphere.RandomMLP, {"activation": "tanh"}),
         "sphere.SphereAttention": (sphere.SphereAttention, {"beta": 1.0}),
         "sphere.TokenAttention": (sphere.TokenAttention, {"beta": 1.0}),
         "sphere.angles_of": (sphere.angles_of, {"tokens": START}),
-        "sphere.circle_wasserstein2": (
-            sphere.circle_wasserstein2, {"first": np.ones((2, 3)), "second": np.zeros((2, 3))},
-        ),
         "sphere.close_pairs": (sphere.close_pairs, {"gram": GRAM, "delta": 0.1}),
         "sphere.cluster_count": (sphere.cluster_count, {"gram": GRAM, "delta": 0.1}),
         "sphere.cluster_masses": (sphere.cluster_masses, {"gram": GRAM, "delta": 0.1}),
@@ -264,26 +258,12 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "sphere.theory.equiangular_field": (
             sphere.theory.equiangular_field, {"cosine": 0.1, "tokens": 3, "beta": 1.0},
         ),
-        "sphere.theory.equiangular_length": (
-            sphere.theory.equiangular_length,
-            {"times": [0.1], "start": 0.1, "tokens": 3, "beta": 1.0},
-        ),
         "sphere.equiangular_start": (sphere.equiangular_start, {"tokens": 3, "cosine": 0.1}),
-        "sphere.example_hidden_states": (sphere.example_hidden_states, {}),
-        "sphere.figure_data": (
-            sphere.figure_data,
-            {"name": "energy", "betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2},
-        ),
         "sphere.theory.final_rate": (sphere.theory.final_rate, {"tokens": 3, "beta": 1.0}),
         "sphere.theory.mode_growth": (sphere.theory.mode_growth, {"mode": 2, "beta": 1.0}),
         "sphere.given_start": (sphere.given_start, {"tokens": np.eye(2)}),
-        "sphere.inner_products": (sphere.inner_products, {"hidden_states": np.ones((2, 3, 2))}),
         "sphere.mean_field": (
             sphere.mean_field, {"beta": 1.0, "density": FLAT, "times": [0.1]},
-        ),
-        "sphere.mean_field_distance": (
-            sphere.mean_field_distance,
-            {"beta": 1.0, "sizes": [4, 8], "samples": 2, "cells": 64, "time": 0.1},
         ),
         "sphere.theory.meeting_time": (
             sphere.theory.meeting_time, {"delta": 0.1, "tokens": 3, "beta": 1.0},
@@ -293,12 +273,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             {"attention": SA, **start, "dimension": 3, "sigma": 0.5, **TWO},
         ),
         "sphere.order_parameter": (sphere.order_parameter, {"gram": GRAM}),
-        "sphere.read_hidden_states": (sphere.read_hidden_states, {"path": folder / "h.npy"}),
-        "sphere.record_hidden_states": (
-            sphere.record_hidden_states,
-            {"model": model, "inputs": inputs, "choose": lambda name, module: "." in name},
-        ),
-        "sphere.spectral_gap": (sphere.spectral_gap, {"gram": GRAM}),
         "sphere.sphere_flow": (sphere.sphere_flow, {"attention": SA, **start, "times": [0.1]}),
         "sphere.sphere_network": (
             sphere.sphere_network, {"attention": SA, **start, **TWO},

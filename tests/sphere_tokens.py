@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.integrate import solve_ivp
 
-from shaped_attention.sphere import uniform_start
+from shaped_attention.sphere import angles_of, sphere_flow, tokens_of, uniform_start
 
 
 def matrices(*shape, seed=0):
@@ -44,15 +44,6 @@ def polygon_energy(tokens, beta):
     return float(np.exp(beta * cosines).mean() / (2.0 * beta)) if beta else 0.0
 
 
-def composed_one_by_one(x, beta, heads, mlps):
-    """The mean over heads (Q, K, V) of the MLP of each after its softmax attention."""
-    parts = [
-        np.stack([mlp(y) for y in moved_one_by_one(x, beta, [head])])
-        for head, mlp in zip(heads, mlps, strict=True)
-    ]
-    return sum(parts) / len(parts)
-
-
 def moved_one_by_one(x, beta, heads, normalised=True, causal=False, mlp=None):
     """The unprojected attention, a sum over heads (Q, K, V), tokens and tokens they see."""
     moved = np.zeros_like(x)
@@ -86,6 +77,25 @@ def solved(field, x, time):
 
 def heads_of(q, k, v):
     return [tuple(np.asarray(m) for m in head) for head in zip(q, k, v, strict=True)]
+
+
+def two_bumps(angles):
+    """A smooth density on the circle without symmetry."""
+    return (1.0 + 0.5 * np.cos(angles) + 0.6 * np.cos(2.0 * angles - 1.0)) / (2.0 * math.pi)
+
+
+def drawn_angles(averages, tokens, samples, seed=0):
+    """Independent angles (samples, N) from averages over cells of [-pi, pi), by quantiles."""
+    below = np.concatenate([[0.0], np.cumsum(averages)])
+    uniform = np.random.default_rng(seed).random((samples, tokens))
+    return np.interp(uniform, below / below[-1], np.linspace(-math.pi, math.pi, len(below)))
+
+
+def particle_angles(attention, angles, times, tolerance):
+    """Angles (time, sample, N) of the flow from angles (samples, N)."""
+    start = tokens_of(torch.from_numpy(angles))
+    flow = sphere_flow(attention, start, times, keep_tokens=True, tolerance=tolerance)
+    return angles_of(flow["tokens"].values)
 
 
 def gradient_gap(attention, x):

@@ -16,7 +16,6 @@ import torch
 import xarray as xr
 
 import shaped_attention as sa
-from shaped_attention.sphere import read_hidden_states
 
 HUGE = 2**40
 
@@ -82,14 +81,11 @@ def test_the_limit_is_an_argument(tmp_path):
     """At the size of the array it is read, one byte below it is not."""
     tokens = np.arange(12.0).reshape(3, 4)
     np.savez_compressed(tmp_path / "tokens.npz", tokens=tokens)
-    np.save(tmp_path / "states.npy", np.zeros((2, 3, 4)))
     assert np.array_equal(sa.read_tokens(tmp_path / "tokens.npz", max_bytes=96), tokens)
-    assert read_hidden_states(tmp_path / "states.npy", max_bytes=192).shape == (2, 3, 4)
     np.save(tmp_path / "v.npy", np.eye(2))
     assert sa.read_covariance(tmp_path / "v.npy", max_bytes=32).shape == (2, 2)
     for read, file, most in (
         (sa.read_tokens, "tokens.npz", 95),
-        (read_hidden_states, "states.npy", 191),
         (sa.read_covariance, "v.npy", 31),
     ):
         with pytest.raises(ValueError, match=f"max_bytes={most} bytes"):

@@ -287,7 +287,7 @@ def flow(attention=SphereAttention(1.0), times=(1.0,), start=None, **options):  
         (lambda: SphereAttention(1e4), r"beta must be in \[-600, 600\].*; got 10000.0"),
         (
             lambda: SphereAttention(1.0, normalised=1),
-            "normalised must be True, False or 'sinkhorn'; got 1",
+            "normalised must be True or False; got 1",
         ),
         (lambda: equiangular_start(3, -0.6), r"cosine must be in \[-0.5, 1\] .*; got -0.6"),
         (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "zero vector"),

@@ -15,20 +15,16 @@ from shaped_attention.sphere import (
     close_pairs,
     cluster_count,
     cluster_masses,
-    figure_data,
     order_parameter,
-    spectral_gap,
     sphere_flow,
     uniform_start,
 )
-from shaped_attention.sphere.figures.clusters import energy_panels, metastability_strip
 from shaped_attention.sphere.theory import (
     dirac_energy,
     mode_growth,
     uniform_energy,
 )
 from tests.sphere_tokens import polygon_energy
-from tests.test_sphere import direct_gram
 
 
 def grams(tokens, dimension, samples, seed=0):
@@ -70,67 +66,41 @@ def test_the_ends_of_a_path_are_joined_when_they_come_first(tokens):
 
 
 def test_measures_are_those_of_the_tokens():
-    """Against loops over tokens, and eigenvalues of the second moment (1/N) X^T X, to 1e-14."""
+    """Against loops over tokens, to 1e-14."""
     x = uniform_start(9, 4, 5, seed=2)
     gram = x @ x.mT
     for k, tokens in enumerate(x.numpy()):
         assert float(order_parameter(gram)[k]) == pytest.approx(
             np.linalg.norm(tokens.mean(0)), abs=1e-14
         )
-        low, high = np.linalg.eigvalsh(tokens.T @ tokens / 9)[-2:]
-        assert float(spectral_gap(gram)[k]) == pytest.approx(high - low, abs=1e-14)
         pairs = [tokens[i] @ tokens[j] >= 0.7 for i in range(9) for j in range(i)]
         assert float(close_pairs(gram, 0.3)[k]) == np.mean(pairs)  # of counts
     one = torch.ones(1, 4, 4, dtype=torch.float64)
-    assert float(spectral_gap(one)) == pytest.approx(1.0, abs=1e-14)
     assert float(order_parameter(one)) == float(close_pairs(one, 0.1)) == 1.0
-    # Two opposite clusters: the mean vanishes where the gap is that of one cluster.
+    # Two opposite clusters.
     sign = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
-    opposite = torch.outer(sign, sign)
-    assert float(spectral_gap(opposite)) == pytest.approx(1.0, abs=1e-14)
-    assert float(order_parameter(opposite)) == 0.0
-    assert float(spectral_gap(torch.eye(4, dtype=torch.float64))) == pytest.approx(0.0, abs=1e-14)
+    assert float(order_parameter(torch.outer(sign, sign))) == 0.0
 
 
 def test_clusters_last_for_large_beta_only():
     """N = 32 on the circle, 8 starts, times 20 to 60: at beta = 9 none is one cluster, at 1 all.
 
-    The order parameter and the gap say the same at the end.
+    The order parameter says the same at the end.
     """
-    data = figure_data("metastability", betas=(1.0, 9.0), times=[0.0, 20.0, 40.0, 60.0], samples=8)
-    late = data["clusters"].isel(time=slice(1, None))
+    flow = sphere_flow(
+        SphereAttention(1.0), uniform_start(32, 2, 8), [0.0, 20.0, 40.0, 60.0], betas=[1.0, 9.0],
+        tolerance=1e-3,
+    )  # fmt: skip
+    clusters = cluster_count(flow["V"], 1e-3)
+    late = clusters.isel(time=slice(1, None))
     assert float(late.sel(beta=9.0).min()) >= 2.0
     assert float(late.sel(beta=9.0).max()) <= 8.0
-    assert float(data["clusters"].isel(time=0).min()) > 15.0
-    end = data.sel(beta=1.0).isel(time=-1)
-    assert float(end["clusters"].max()) == 1.0
-    assert float(end["order"].min()) > 1.0 - 1e-5
-    assert float(end["gap"].min()) > 1.0 - 1e-5
-    assert float(data["order"].sel(beta=9.0).isel(time=-1).max()) < 0.99
-    np.testing.assert_array_equal(data["clusters"][0, 0], data["clusters"][1, 0])
-
-
-def test_metastability_is_that_of_its_angles():
-    """Count, |mean e^{i a}| and |mean e^{2 i a}| of the angles a; both do not fit other angles."""
-    data = figure_data(
-        "metastability", betas=(4.0,), times=[0.0, 3.0, 10.0], tokens=12, delta=1e-2, samples=3,
-        seed=5,
-    )  # fmt: skip
-    for time in range(3):
-        own = data.isel(beta=0, time=time)
-        angle = own["angle"].values
-        gram = np.cos(angle[:, None] - angle)
-        assert components(gram, 1e-2) == int(own["clusters"][0])
-        for name, power in (("order", 1), ("gap", 2)):
-            known = abs(np.exp(1j * power * angle).mean())
-            assert float(own[name][0]) == pytest.approx(known, abs=1e-12)
-            assert abs(float(own[name][1]) - known) > 1e-3
-    x = uniform_start(12, 2, 3, seed=5)[0].numpy()
-    np.testing.assert_allclose(data["angle"].values[0, 0], np.arctan2(x[:, 1], x[:, 0]), atol=1e-14)
-    space = figure_data(
-        "metastability", betas=(4.0,), times=[0.5], tokens=4, dimension=3, samples=2
-    )
-    assert "angle" not in space
+    assert float(clusters.isel(time=0).min()) > 15.0
+    assert float(clusters.sel(beta=1.0, time=60.0).max()) == 1.0
+    order = order_parameter(flow["V"]).sel(time=60.0)
+    assert float(order.sel(beta=1.0).min()) > 1.0 - 1e-5
+    assert float(order.sel(beta=9.0).max()) < 0.99
+    np.testing.assert_array_equal(clusters[0, 0], clusters[1, 0])
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 9])
@@ -173,64 +143,13 @@ def test_repulsion_on_the_circle_ends_in_the_regular_polygon():
     assert polygon_energy(64, beta) == pytest.approx(uniform_energy(beta, 2), rel=1e-13)
 
 
-def direct_energy(x, beta, kind, time):
-    """Energy after a time of the flow, token by token, by an independent integrator."""
-    attention = SphereAttention(beta, kind != "USA", kind == "repulsion")
-    return float(attention.energy(torch.from_numpy(direct_gram(x, attention, time))))
-
-
-def test_energy_curves_are_those_of_the_flows():
-    """Against token by token to 1e-4, USA at e^-beta times the time and at no other.
-
-    Between the extremes, up for attraction and down for repulsion.
-    """
-    beta, time = 2.0, 1.5
-    data = figure_data(
-        "energy", betas=(beta, 0.5), times=[0.0, time, 12.0], tokens=4, samples=6, tolerance=1e-5
-    )
-    x = uniform_start(4, 3, 6)[2].numpy()
-    for kind in data["kind"].values:
-        scale = math.exp(-beta) if kind == "USA" else 1.0
-        found = float(data["energy"].sel(kind=kind, beta=beta, time=time)[2])
-        assert found == pytest.approx(direct_energy(x, beta, kind, scale * time), abs=1e-4)
-        if kind == "USA":
-            assert abs(found - direct_energy(x, beta, kind, time)) > 1e-3
-        slope = data["energy"].sel(kind=kind).diff("time")
-        assert ((-slope if kind == "repulsion" else slope) > 0.0).all()
-    assert (data["energy"] <= data["dirac"] * (1.0 + 1e-12)).all()
-    assert (data["energy"] >= data["uniform"]).all()
-    assert (data["energy"].sel(kind="SA", time=12.0) > 0.999 * data["dirac"]).any()
-
-
-def test_the_figures_show_the_data():
-    """The curves are the means; the strip has a line for each token (and its copies)."""
-    data = figure_data(
-        "metastability", betas=(1.0, 4.0), times=[0.0, 0.1, 1.0, 10.0], tokens=5, samples=4
-    )
-    axes = metastability_strip(data, "title").axes
-    assert [len(axis.lines) for axis in axes] == [15, 15, 1, 1]
-    for column, axis in enumerate(axes[2:]):
-        known = data["clusters"].mean("sample").values[column, 1:]
-        np.testing.assert_array_equal(axis.lines[0].get_ydata(), known)
-    energies = figure_data("energy", betas=(1.0,), times=[0.0, 0.1, 1.0], tokens=3, samples=4)
-    (axis,) = energy_panels(energies, "title").axes
-    for kind, line in zip(energies["kind"].values, axis.lines[:3], strict=True):
-        known = energies["energy"].sel(kind=kind, beta=1.0).mean("sample")[1:] / dirac_energy(1.0)
-        np.testing.assert_allclose(line.get_ydata(), known, rtol=1e-14)
-    with pytest.raises(ValueError, match="data must have angles"):
-        metastability_strip(data.drop_vars("angle"), "title")
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: cluster_count(torch.eye(2), 0.0), r"delta must be in \(0, 1\); got 0.0"),
         (lambda: close_pairs(torch.ones(1, 1), 0.5), r"gram must be .* two tokens; got \(1, 1\)"),
         (lambda: order_parameter(torch.ones(2, 3)), r"gram must be of shape \(..., N, N\); got"),
-        (lambda: spectral_gap(torch.full((2, 2), math.nan)), "gram must be finite"),
-        (lambda: figure_data("metastability", betas=()), "betas must be a list of distinct"),
-        (lambda: figure_data("energies"), r"name must be one of .*did you mean 'energy'\?"),
-        (lambda: figure_data("energy", token=2), r"no argument 'token'.*did you mean 'tokens'\?"),
+        (lambda: order_parameter(torch.full((2, 2), math.nan)), "gram must be finite"),
     ],
 )
 def test_bad_input(call, message):
@@ -285,31 +204,6 @@ def test_the_fastest_mode_is_near_the_root_of_two_beta():
             mode_growth(mode, beta)
 
 
-def test_the_mixture_of_the_figure():
-    """Masses sum to 1; on the circle gaps sum to 2 pi; the mean field is the law of many tokens.
-
-    Distribution functions of 512 tokens (4 samples) agree within 0.07, and the one of the start
-    (negative control) is off by more.
-    """
-    data = figure_data(
-        "mixture", betas=(9.0,), sizes=(24,), dimensions=(2, 3), samples=64, particles=512
-    )
-    clusters = data["clusters"].to_numpy()
-    np.testing.assert_allclose(data["mass"].sum("cluster").to_numpy(), 1.0, rtol=1e-12)
-    gaps = data["gap"].sel(dimension=2, size=24, beta=9.0).to_numpy()
-    several = clusters[0, 0, 0] > 1
-    assert several.mean() > 0.9
-    assert ((gaps > 0.0).sum(-1) == np.where(several, clusters[0, 0, 0], 0)).all()
-    # Clusters are narrow, so gaps nearly fill the circle.
-    np.testing.assert_allclose(gaps[several].sum(-1), 2.0 * math.pi, atol=0.3)
-    assert data["fastest_mode"].values == [4]
-    tokens, law = (data[name].to_numpy()[0] for name in ("tokens_below", "mean_field"))
-    assert abs(tokens - law).max() < 0.07
-    at = data["angle"].to_numpy()
-    start = (at + math.pi + 0.5 * np.sin(at) + 0.3 * (np.sin(2 * at - 1) + math.sin(1))) / math.tau
-    assert abs(tokens - start).max() > 0.07
-
-
 def test_measures_of_tokens_with_lengths_are_those_of_their_directions():
     """Lengths from 0.3 to 30; a token of length 0 is refused. A flow may keep the number too."""
     x = uniform_start(6, 3, 20, seed=4)
@@ -317,7 +211,7 @@ def test_measures_of_tokens_with_lengths_are_those_of_their_directions():
     longer = gram * lengths[:, None] * lengths
     for measure in (
         lambda v: cluster_count(v, 0.3), lambda v: cluster_masses(v, 0.3),
-        lambda v: close_pairs(v, 0.3), order_parameter, spectral_gap,
+        lambda v: close_pairs(v, 0.3), order_parameter,
     ):  # fmt: skip
         torch.testing.assert_close(measure(longer), measure(gram), atol=1e-13, rtol=0)
         with pytest.raises(ValueError, match="gram must have a positive diagonal"):

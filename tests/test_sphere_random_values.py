@@ -13,16 +13,14 @@ from scipy.stats import binomtest, ks_2samp
 from torch.nn.functional import pad
 
 from shaped_attention.sphere import (
-    RandomMLP,
     SphereAttention,
     equiangular_start,
-    figure_data,
     given_start,
     noisy_chain,
     sphere_network,
     uniform_start,
 )
-from shaped_attention.sphere.random_weights import noise_bracket, noise_drift
+from shaped_attention.sphere.random_values import noise_bracket, noise_drift
 from shaped_attention.sphere.theory import two_tokens
 
 START = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [-0.3, 0.4, math.sqrt(0.75)]])
@@ -203,42 +201,46 @@ def test_centred_noise_needs_noise_and_a_mask_frees_the_antipode():
 
 
 CASES = [
-    (SphereAttention(1.2), 6, 0.8, True, None), (SphereAttention(-0.7), 3, 1.5, True, None),
-    (SphereAttention(1.5, normalised="sinkhorn"), 5, 1.2, False, None),
-    (SphereAttention(2.0, normalised=False), 9, 1.0, True, None),
-    (SphereAttention(0.5), 4, 2.0, False, None),
-    (SphereAttention(0.8, repulsion=True), 12, 1.7, False, None),
-    (SphereAttention(1.0, normalised=False, repulsion=True), 5, 0.9, False, None),
-    (SphereAttention(1.0), 20, 1.1, True, RandomMLP("tanh")),
-    (SphereAttention(1.0), 2, 1.5, True, RandomMLP("plain_relu", 7)),
-    (SphereAttention(1.5), 5, 2.0, False, RandomMLP("plain_relu")),
-    (SphereAttention(0.8, repulsion=True), 5, 3.0, False, RandomMLP("gelu")),
-    (SphereAttention(1.0), 6, 1.0, True, RandomMLP("tests.activation_functions:bump")),
+    (SphereAttention(1.2), 6, 0.8, True), (SphereAttention(-0.7), 3, 1.5, True),
+    (SphereAttention(2.0, normalised=False), 9, 1.0, True),
+    (SphereAttention(0.8, repulsion=True), 12, 6.0, False),
+    (SphereAttention(1.0, normalised=False, repulsion=True), 5, 3.0, False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("attention", "dimension", "sigma", "centred", "noise"), CASES)
-def test_scale_and_speed_are_those_of_the_gram_matrix(attention, dimension, sigma, centred, noise):
-    """b s' + a s''/2 = 0, m' = 2 / (a s') and b T' + a T''/2 = -1, with b and a of V_12.
+@pytest.mark.parametrize(("attention", "dimension", "sigma", "centred"), CASES)
+def test_the_probability_is_harmonic_for_the_gram_matrix(attention, dimension, sigma, centred):
+    """b h' + a h''/2 = 0 for P(antipode) h, with b and a of V_12; with 2 b it is not.
 
     Up to the errors of differences on a grid of 1/2000.
     """
     r = np.linspace(-0.9, 0.9, 3601)
-    law = two_tokens(attention, dimension, sigma, r, centred=centred, noise=noise, delta=0.1)
+    h = two_tokens(attention, dimension, sigma, r, centred=centred)["antipode"].values
     gram = torch.ones(len(r), 2, 2, dtype=torch.float64)
     gram[:, 0, 1] = gram[:, 1, 0] = torch.from_numpy(r)
-    b = attention.gram_field(gram, sigma, dimension, centred, noise)[:, 0, 1].numpy()
-    a = attention.gram_bracket(gram, sigma, dimension, noise)[:, 0, 1, 0, 1].numpy()
-    scale, width = law["scale_density"].values, r[1] - r[0]
-    assert scale[1800] == pytest.approx(1.0)
-    log_slope = np.gradient(np.log(scale), width)[1:-1]
-    np.testing.assert_allclose(log_slope, (-2.0 * b / a)[1:-1], rtol=5e-5, atol=5e-4)
-    np.testing.assert_allclose(law["speed_density"], 2.0 / (a * scale), rtol=1e-10)
-    time = law["exit_time"].values
-    first, second = np.gradient(time, width)[1:-1], np.diff(time, 2) / width**2
-    rate = b[1:-1] * first + 0.5 * a[1:-1] * second
-    np.testing.assert_allclose(rate, -1.0, atol=1e-3)
-    assert np.abs(time[[0, -1]]).max() < 1e-12
+    b = attention.gram_field(gram, sigma, dimension, centred)[1:-1, 0, 1].numpy()
+    a = attention.gram_bracket(gram, sigma, dimension)[1:-1, 0, 1, 0, 1].numpy()
+    width = r[1] - r[0]
+    first, second = np.gradient(h, width)[1:-1], np.diff(h, 2) / width**2
+    assert (first < 0.0).all()
+    scale = np.abs(b * first).max()
+    assert np.abs(b * first + 0.5 * a * second).max() < 1e-3 * scale
+    assert np.abs(2.0 * b * first + 0.5 * a * second).max() > 0.5 * scale
+
+
+def test_the_law_of_networks_does_not_know_the_axes():
+    """KS of 1500 networks from tokens in two systems of axes, d = 6; half of sigma is rejected."""
+    turn = torch.from_numpy(np.linalg.qr(np.random.default_rng(8).standard_normal((6, 6)))[0])
+    start = pad(torch.from_numpy(START), (0, 3)).expand(1500, -1, -1)
+
+    def run(start, seed, sigma=1.0):
+        return sphere_network(
+            SphereAttention(1.5), start, 1.0, 3, sigma=sigma, centred=True, seed=seed
+        )["V"].values[-1]
+
+    known = run(start, 0)
+    assert same_law(run(start @ turn, 1), known)
+    assert not same_law(run(start @ turn, 1, sigma=0.5), known)
 
 
 def test_in_two_dimensions_the_angle_decides():
@@ -334,32 +336,6 @@ def test_the_error_of_steps_is_of_order_one():
     assert 1.4 < (known - coarse) / (known - fine) < 2.6
 
 
-def test_the_figure_has_the_quadrature_and_the_shares_of_paths():
-    """Each entry by hand; the threshold of d = 5 is arccosh(3) / 2."""
-    data = figure_data(
-        "antipode", dimensions=(2, 5), betas=(0.5, 2.0), marks=(2.0,), cosine=-0.2, samples=50,
-        step=0.5, seed=3,
-    )  # fmt: skip
-    for dimension in (2, 5):
-        row = data.sel(dimension=dimension)
-        for beta in (0.5, 2.0):
-            law = two_tokens(SphereAttention(beta), dimension, 1.0, [-0.2], centred=True)
-            assert float(row["probability"].sel(beta=beta)) == float(law["antipode"][0])
-        start = equiangular_start(2, -0.2).expand(50, -1, -1)
-        layers = 20 * dimension
-        ends = noisy_chain(
-            SphereAttention(2.0), start, dimension, 1.0, 0.5, layers, centred=True, seed=3
-        )["V"].values[-1, :, 0, 1]  # fmt: skip
-        share = (ends < 0.0).mean()
-        assert 0.0 < share < 1.0
-        assert float(row["simulated"][0]) == share
-        assert float(row["error"][0]) == pytest.approx(math.sqrt(share * (1.0 - share) / 50))
-    np.testing.assert_allclose(data["threshold"], [0.0, 0.5 * math.acosh(3.0)])
-    for name, value in (("dimensions", (1,)), ("cosine", 1.0), ("samples", 1), ("marks", ())):
-        with pytest.raises(ValueError, match=rf"^{name}"):
-            figure_data("antipode", **{name: value})
-
-
 GOOD = {"attention": SphereAttention(1.0), "dimension": 3, "sigma": 1.0, "cosine": [0.0]}
 
 
@@ -368,7 +344,7 @@ GOOD = {"attention": SphereAttention(1.0), "dimension": 3, "sigma": 1.0, "cosine
     [
         ("attention", SphereAttention(1.0, causal=True)), ("dimension", 1), ("dimension", 20_000),
         ("sigma", 0.0), ("cosine", [1.0]), ("cosine", []), ("cosine", [0.5, 0.1]),
-        ("cosine", [math.nan]), ("delta", 0.0), ("delta", 1.0),
+        ("cosine", [math.nan]),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(name, value):

@@ -17,7 +17,6 @@ from shaped_attention.sphere import (
     sphere_network,
 )
 from tests.sphere_tokens import (
-    composed_one_by_one,
     direct_tokens,
     gradient_gap,
     heads_of,
@@ -61,20 +60,21 @@ def test_heads_and_mlp_are_those_written_out_token_by_token(normalised, causal):
     def mlp(y):
         return o @ np.maximum(i @ y + b, 0.0)
 
-    def end(q, k, v, sample, perceptron=mlp):
+    def perceptron(y):
+        return torch.relu(y @ inner.mT + bias) @ outer.mT
+
+    def end(q, k, v, sample, added=mlp):
         heads = heads_of(q, k, v)
         return direct_tokens(
             x[sample].numpy(),
-            lambda y, _t: moved_one_by_one(y, 1.5, heads, normalised, causal, perceptron),
+            lambda y, _t: moved_one_by_one(y, 1.5, heads, normalised, causal, added),
             0.4,
         )
 
     for shape in ((2, 2, 3), (2, 3, 3), (2, 2, 3, 3)):
         q, k = matrices(*shape, seed=1), matrices(*shape, seed=2)
         v = matrices(*shape[:-2], 3, 3, seed=3)
-        attention = TokenAttention(
-            1.5, q, k, v, normalised, causal, (inner, outer, bias)
-        )  # fmt: skip
+        attention = TokenAttention(1.5, q, k, v, normalised, causal, perceptron)
         flow = sphere_flow(attention, x, [0.2, 0.4], tolerance=1e-7, keep_tokens=True)
         for sample in (0, 1):
             own = [m[sample] if m.ndim == 4 else m for m in (q, k, v)]
@@ -88,70 +88,6 @@ def test_heads_and_mlp_are_those_written_out_token_by_token(normalised, causal):
         end(q[0], k[0], v[0], 1),
     ]
     assert min(np.abs(known - other).max() for other in wrong) > 1e-3
-
-
-def relu(inner, outer, bias):
-    i, o, b = (m.numpy() for m in (inner, outer, bias))
-    return lambda y: o @ np.maximum(i @ y + b, 0.0)
-
-
-def test_a_composed_mlp_is_that_of_each_head_written_out():
-    """Flow and network of three heads, each with its MLP or all with one, to 1e-6 and 1e-13.
-
-    The MLP added, the sum over heads, and the MLP of another head are further than 1e-2.
-    """
-    x = random_tokens(4, 3, 1)
-    q, k, v = (matrices(3, 2, 3, seed=1), matrices(3, 2, 3, seed=2), matrices(3, 3, 3, seed=3))
-    each = matrices(3, 6, 3, seed=7), matrices(3, 3, 6, seed=8), matrices(3, 6, seed=9)
-    first = tuple(m[0] for m in each)
-    mlps, one = [relu(*of_head) for of_head in zip(*each, strict=True)], relu(*first)
-
-    def known(perceptrons):
-        return direct_tokens(
-            x[0].numpy(),
-            lambda y, _t: composed_one_by_one(y, 1.5, heads_of(q, k, v), perceptrons),
-            0.4,
-        )
-
-    def end(mlp, composed=True):
-        attention = TokenAttention(1.5, q, k, v, mlp=mlp, composed=composed)
-        flow = sphere_flow(attention, x, [0.4], tolerance=1e-7, keep_tokens=True)
-        return flow["tokens"].values[0, 0]
-
-    of_heads = known(mlps)
-    np.testing.assert_allclose(end(each), of_heads, atol=1e-6)
-    np.testing.assert_allclose(end(first), known([one] * 3), atol=1e-6)
-    wrong = [end(first), end(first, False), known(mlps[::-1]), end((3.0 * each[0], *each[1:]))]
-    assert min(np.abs(of_heads - other).max() for other in wrong) > 1e-2
-
-    attention = TokenAttention(1.5, q, k, v, mlp=each, composed=True)
-    layer = sphere_network(attention, x, 0.3, 1)["V"].values[1, 0]
-    y = x[0].numpy()
-    y = y + 0.3 * composed_one_by_one(y, 1.5, heads_of(q, k, v), mlps)
-    y = y / np.linalg.norm(y, axis=1, keepdims=True)
-    np.testing.assert_allclose(layer, y @ y.T, atol=1e-13)
-
-
-def test_a_composed_mlp_that_does_nothing_leaves_the_attention():
-    """relu(y) - relu(-y) = y: the mean over heads, to rounding; one head through two MLPs too.
-
-    A function of all heads sees the attention of each; half of the MLP changes the field.
-    """
-    x, eye = random_tokens(5, 3, 2), torch.eye(3, dtype=torch.float64)
-    q, v = matrices(2, 3, 3, seed=1), matrices(2, 3, 3, seed=2)
-    both = torch.cat([eye, -eye]), torch.cat([eye, -eye], dim=-1)
-    plain = TokenAttention(2.0, q, None, v)
-    same = TokenAttention(2.0, q, None, v, mlp=both, composed=True)
-    torch.testing.assert_close(2.0 * same.field(x), plain.field(x), atol=1e-14, rtol=0)
-    seen = TokenAttention(2.0, q, None, v, mlp=lambda y: 2.0 * y, composed=True)
-    torch.testing.assert_close(seen.field(x), plain.field(x), atol=1e-14, rtol=0)
-    twice = tuple(torch.stack([m, 3.0 * m]) for m in both)
-    shared = TokenAttention(2.0, mlp=twice, composed=True)
-    # Factors 1 and 9 of the two MLPs, whose mean is 5.
-    expected = 5.0 * SphereAttention(2.0).field(x)
-    torch.testing.assert_close(shared.field(x), expected, atol=1e-13, rtol=0)
-    half = TokenAttention(2.0, q, None, v, mlp=(eye, eye), composed=True)
-    assert float((2.0 * half.field(x) - plain.field(x)).abs().max()) > 0.1
 
 
 def test_matrices_may_depend_on_time():
@@ -187,12 +123,20 @@ def test_it_is_a_gradient_flow_for_symmetric_forms_only(normalised):
     """
     x = random_tokens(8, 10, 20, seed=3)
 
-    def drawn(ensemble):
-        return TokenAttention.random(ensemble, 10, 2.0, 20, 1, normalised=normalised)
+    def ginibre(seed):
+        return matrices(20, 1, 10, 10, seed=seed)
 
-    assert gradient_gap(drawn("wigner-gradient"), x) < 1e-13
-    assert gradient_gap(drawn("ginibre-gradient"), x) > 1e-2
-    assert gradient_gap(drawn("wigner-psd"), x) > 1e-2
+    w = (ginibre(1) + ginibre(1).mT) / math.sqrt(2.0)
+    other = (ginibre(2) + ginibre(2).mT) / math.sqrt(2.0)
+    q, k = ginibre(3), ginibre(4)
+    attentions = {
+        "symmetric": TokenAttention(2.0, None, w, w, normalised),
+        "general": TokenAttention(2.0, q, k, q.mT @ k, normalised),
+        "another value": TokenAttention(2.0, None, w, other @ other, normalised),
+    }
+    assert gradient_gap(attentions["symmetric"], x) < 1e-13
+    assert gradient_gap(attentions["general"], x) > 1e-2
+    assert gradient_gap(attentions["another value"], x) > 1e-2
     if not normalised:
         w = matrices(3, 10, 10, seed=4)
         w = w + w.mT
@@ -200,13 +144,13 @@ def test_it_is_a_gradient_flow_for_symmetric_forms_only(normalised):
         assert gradient_gap(TokenAttention(1.0, None, w, w[:1], False), x) > 1e-2
     times = np.linspace(0.0, 4.0, 21).tolist()
     falls = {}
-    for ensemble in ("wigner-gradient", "ginibre-gradient"):
-        attention = drawn(ensemble)
+    for name in ("symmetric", "general"):
+        attention = attentions[name]
         kept = sphere_flow(attention, x, times, tolerance=1e-6, keep_tokens=True)["tokens"].values
         energies = np.stack([attention.energy(torch.from_numpy(t)).numpy() for t in kept])
-        falls[ensemble] = np.diff(energies, axis=0).min()
-    assert falls["wigner-gradient"] > -1e-8
-    assert falls["ginibre-gradient"] < -1e-3
+        falls[name] = np.diff(energies, axis=0).min()
+    assert falls["symmetric"] > -1e-8
+    assert falls["general"] < -1e-3
 
 
 def test_a_token_flow_is_a_result_as_the_others(tmp_path):
@@ -234,7 +178,6 @@ def test_a_token_flow_is_a_result_as_the_others(tmp_path):
 
 START = random_tokens(3, 2, 2)
 SQUARE = torch.eye(2)
-HEADS = torch.ones(3, 2, 2)
 
 
 def check(*query_and_key, **value):
@@ -242,15 +185,14 @@ def check(*query_and_key, **value):
 
 
 def test_matrices_of_any_precision_are_those_in_float64():
-    """Matrices, functions of time and an MLP in float32 give the bits of float64; scaled ones not.
+    """Matrices and functions of time in float32 give the bits of float64; scaled ones not.
 
     A field that overflows is no error of `moved`, so that an integrator may try it.
     """
-    q, k, v, inner, outer = (matrices(2, 2, seed=s).float() for s in range(5))
+    q, k, v = (matrices(2, 2, seed=s).float() for s in range(3))
 
     def moved(kind, factor=1.0):
-        perceptron = (kind(inner), kind(factor * outer), kind(inner[0]))
-        attention = TokenAttention(1.0, kind(q), lambda t: kind(k), kind(v), mlp=perceptron)
+        attention = TokenAttention(1.0, kind(q), lambda t: kind(k), kind(factor * v))
         attention.check_start(START)
         assert not attention.autonomous
         return attention.moved(START)
@@ -280,35 +222,16 @@ def flow(attention, start=START):
             "equal numbers of samples",
         ),
         (lambda: TokenAttention(1.0, torch.ones(1, 2)), "query must be square, because key is"),
-        (lambda: TokenAttention(1.0, mlp=3), r"mlp must be a function of tokens or .*; got 3"),
-        (lambda: TokenAttention(1.0, mlp=(SQUARE, torch.ones(2, 3))), "mlp must be matrices of"),
-        (lambda: TokenAttention(1.0, mlp=(SQUARE, SQUARE * math.nan)), "outer must be finite"),
+        (lambda: TokenAttention(1.0, mlp=3), r"mlp must be a function of tokens; got 3"),
         (lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:1])), "mlp must keep the shape"),
-        (
-            lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:, 0], composed=True)),
-            r"mlp must keep the shape \(2, 1, 3, 2\)",
-        ),
-        (lambda: TokenAttention(1.0, composed=True), "composed must be False, or True if"),
-        (lambda: TokenAttention(1.0, mlp=(SQUARE, SQUARE), composed=1), "composed must be False"),
-        (lambda: TokenAttention(1.0, mlp=(HEADS, HEADS)), r"\(h,\); got"),
-        (
-            lambda: TokenAttention(1.0, mlp=(HEADS, SQUARE), composed=True),
-            "or one of each for every head",
-        ),
-        (
-            lambda: TokenAttention(1.0, torch.ones(2, 2, 2), mlp=(HEADS, HEADS), composed=True),
-            r"equal numbers of samples, heads \(or 1\) and columns d.*'mlp': \(1, 3, 2, 2\)",
-        ),
         (lambda: flow(TokenAttention(1.0, torch.eye(3))), "query must have shape .*reduced=False"),
         (lambda: check(value=lambda t: torch.ones(1, 2)), r"value must be square; got \(1, 1, 1"),
         (lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)), "query must be .* as key"),
         (lambda: check(value=lambda t: torch.ones(3, 1, 2, 2)), r"\(1 or 2, H, k, 2\)"),
         (lambda: check(value=lambda t: 3.0), "value must be a tensor; got 3.0"),
-        (lambda: TokenAttention.random("ginibre", 3, 1.0, scale=0.0), "scale must be positive"),
-        (lambda: TokenAttention.random("goe", 3, 1.0), "ensemble must be one of ginibre"),
         (
             lambda: sphere_network(SphereAttention(1.0), START, 1.0, 1, normalise="x"),
-            "normalise must be 'after', None, 'before', 'sandwich', 'ngpt' or ",
+            "normalise must be 'after', 'before' or None; got 'x'",
         ),
         (
             lambda: sphere_network(TokenAttention(1.0), START, 1.0, 1, sigma=0.1),

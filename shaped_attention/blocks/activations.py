@@ -26,9 +26,6 @@ Activation = Callable[[Any], Any]
 _SPACING, _LARGEST = 2.0**-8, 10.0
 """Nodes of Gaussian means: the trapezoidal rule converges exponentially for analytic functions."""
 
-_TERMS = 256
-"""Number of Hermite coefficients: those of tanh decrease as exp(-pi sqrt(n / 2))."""
-
 _STEPS = (0.1, 0.02, 0.004)
 _ORDER = 6
 _AGREEMENT = 1e-3
@@ -127,28 +124,6 @@ def mean_square(function: Callable[[Tensor, Any], Tensor], s: Any) -> Any:
         mean = (weights.to(s.device) * function(x.to(s.device), s.double()) ** 2).sum()
         return mean.to(s.dtype)
     return float((weights * function(x, s) ** 2).sum())
-
-
-@lru_cache(maxsize=256)
-def hermite_squares(function: Activation) -> tuple[float, ...] | None:
-    """Return the squares of a_n = E f(g) He_n(g) / sqrt(n!) for a standard normal g.
-
-    By Mehler's formula E f(g) f(h) = sum_n a_n^2 r^n for standard normal g and h with the
-    correlation r. None if 256 terms leave more than 1e-10 of E f(g)^2: f is not smooth.
-    """
-    x = np.arange(-_LARGEST, _LARGEST + _SPACING / 2.0, _SPACING)
-    mass = np.exp(-0.5 * x * x) * (_SPACING / math.sqrt(2.0 * math.pi))
-    with torch.no_grad():
-        values = function(torch.from_numpy(x)[None])[0].numpy()
-    before, here, squares = np.zeros_like(x), np.ones_like(x), []
-    for n in range(_TERMS):
-        squares.append(float(mass @ (values * here)) ** 2)
-        before, here = here, (x * here - math.sqrt(n) * before) / math.sqrt(n + 1.0)
-    total = float(mass @ values**2)
-    if not abs(total - sum(squares)) <= 1e-10 * total:
-        return None
-    kept = [square if square > 1e-16 * total else 0.0 for square in squares]
-    return tuple(kept[: 1 + max((n for n in range(_TERMS) if kept[n]), default=0)])
 
 
 @lru_cache(maxsize=256)

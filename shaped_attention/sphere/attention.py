@@ -4,9 +4,7 @@
     SA: w_ij = exp(beta <Q x_i, K x_j>) / Z_i, Z_i the sum over j;   USA: Z_i = number of tokens,
 
 see Geshkovski, Letrouit, Polyanskiy and Rigollet, "A mathematical perspective on transformers"
-(arXiv 2312.10794). With causal attention token i sees only j <= i, and USA divides by i. The
-weights of Sinkformers, u_i exp(beta <Q x_i, K x_j>) v_j with sums of rows and columns 1, are those
-of `sinkhorn`.
+(arXiv 2312.10794). With causal attention token i sees only j <= i, and USA divides by i.
 
 For Q = K = I and V = +-I the Gram matrix of the tokens evolves by itself. It can be computed from
 any tokens with that Gram matrix, such as the rows of a factor with min(N, d) columns. So the cost
@@ -25,14 +23,11 @@ from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_finite, check_nonnegative, with_types
 from shaped_attention.results.plain_arguments import storable
-from shaped_attention.sphere.random_weights import (
-    RandomHeads,
-    RandomMLP,
+from shaped_attention.sphere.random_values import (
     check_dimension,
     noise_bracket,
     noise_drift,
 )
-from shaped_attention.sphere.sinkhorn import doubly_stochastic
 from shaped_attention.sphere.starts import check_start
 
 _LARGEST_BETA = 600.0
@@ -50,21 +45,15 @@ class Attention(ABC):
     """What flows and networks on the sphere need from an attention: `moved`, and checks."""
 
     beta: float
-    normalised: bool | str
+    normalised: bool
     repulsion: bool = False
     causal: bool
 
     def __post_init__(self) -> None:
         check_beta(self.beta)
-        for name in ("repulsion", "causal"):
+        for name in ("normalised", "repulsion", "causal"):
             if not isinstance(getattr(self, name), bool):
                 raise argument_error(name, "True or False", getattr(self, name))
-        if not isinstance(self.normalised, bool) and self.normalised != "sinkhorn":
-            raise argument_error("normalised", "True, False or 'sinkhorn'", self.normalised)
-        if self.causal and self.normalised == "sinkhorn":
-            # The first column needs w_00 = 1, since w_01 = 0 leaves it no choice, and so on.
-            reason = "the only doubly stochastic causal weights are the identity"
-            raise argument_error("causal", f"False with 'sinkhorn': {reason}", self.causal)
 
     @abstractmethod
     def moved(
@@ -111,8 +100,6 @@ class Attention(ABC):
             # Token i, counted from 0, sees i + 1 tokens.
             token = torch.arange(gram.shape[-1], device=gram.device)
             logits = logits.masked_fill(token > token[:, None], -torch.inf)
-        if self.normalised == "sinkhorn":
-            return doubly_stochastic(logits)
         if self.normalised:
             return torch.softmax(logits, dim=-1)
         count = gram.shape[-1]
@@ -125,10 +112,6 @@ class Attention(ABC):
         count = gram.shape[-1]
         if self.beta == 0.0:
             return gram.sum((-2, -1)) / (2.0 * count**2)
-        if self.normalised == "sinkhorn":
-            plan = self.weights(gram)
-            entropy = -torch.special.xlogy(plan, count * plan)
-            return (plan * gram + entropy / self.beta).sum((-2, -1)) / (2.0 * count)
         return torch.exp(self.beta * gram).sum((-2, -1)) / (2.0 * self.beta * count**2)
 
 
@@ -142,13 +125,11 @@ class SphereAttention(Attention):
     beta
         Inverse temperature; finite, at most 600 in absolute value.
     normalised
-        True for SA (weights divided by their sum), False for USA (divided by the number of tokens),
-        "sinkhorn" for doubly stochastic weights (Sinkformers, Sander et al., arXiv 2110.11773),
-        which may not converge for beta below about -10.
+        True for SA (weights divided by their sum), False for USA (divided by the number of tokens).
     repulsion
         Whether V = -I.
     causal
-        Whether token i sees only the tokens up to i; not with "sinkhorn".
+        Whether token i sees only the tokens up to i.
 
     Raises
     ------
@@ -157,7 +138,7 @@ class SphereAttention(Attention):
     """
 
     beta: float
-    normalised: bool | str = True
+    normalised: bool = True
     repulsion: bool = False
     causal: bool = False
 
@@ -186,7 +167,6 @@ class SphereAttention(Attention):
         sigma: float = 0.0,
         dimension: int | None = None,
         centred: bool = False,
-        noise: RandomHeads | RandomMLP | None = None,
     ) -> Float[Tensor, "*B N N"]:
         """Return the drift of Gram matrices (..., N, N), with noise of strength `sigma` if given.
 
@@ -195,8 +175,7 @@ class SphereAttention(Attention):
 
             sigma^2 [ (1 - (2 - V_ij^2) / d) S_ij - (1 - 1/d) V_ij (S_ii + S_jj) / 2 ]
 
-        is added; if `centred`, it is the whole drift. S is w V w^T if `noise` is None, for the
-        noise of the value matrices, and kappa(V_ij) for a `RandomMLP` of any width.
+        is added, with S = w V w^T; if `centred`, it is the whole drift.
 
         Raises
         ------
@@ -213,8 +192,9 @@ class SphereAttention(Attention):
             drift = pull + pull.mT - (along[..., :, None] + along[..., None, :]) * gram
         if sigma == 0.0:
             return drift
-        mixed = moved @ weights.mT if noise is None else noise.kernel(gram)
-        return drift + sigma**2 * noise_drift(gram, mixed, check_dimension(gram, dimension))
+        return drift + sigma**2 * noise_drift(
+            gram, moved @ weights.mT, check_dimension(gram, dimension)
+        )
 
     @with_types
     def gram_bracket(
@@ -222,7 +202,6 @@ class SphereAttention(Attention):
         gram: Float[Tensor, "*B N N"],
         sigma: float,
         dimension: int,
-        noise: RandomHeads | RandomMLP | None = None,
     ) -> Float[Tensor, "*B N N N N"]:
         """Return d<V_ij, V_kl>/dt (..., N, N, N, N) of Gram matrices under noise.
 
@@ -240,7 +219,7 @@ class SphereAttention(Attention):
         """
         _check_gram(gram, sigma)
         weights = self.weights(gram)
-        mixed = weights @ gram @ weights.mT if noise is None else noise.kernel(gram)
+        mixed = weights @ gram @ weights.mT
         return sigma**2 * noise_bracket(gram, mixed, check_dimension(gram, dimension))
 
     def energy(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
@@ -249,11 +228,6 @@ class SphereAttention(Attention):
         The value at beta = 0 is the limit up to a constant. For V = I and no mask, E never
         decreases: dE/dt = (1 / N) sum_i |dx_i/dt|^2 along USA, and along SA each term is multiplied
         by Z_i / N. For V = -I it never increases.
-
-        With "sinkhorn" E = (1 / (2 N)) sum_ij w_ij (V_ij - log(N w_ij) / beta), up to its sign the
-        cost of entropic optimal transport from the tokens to themselves. w maximises E for beta >
-        0, so that N dE/dx_i = sum_j w_ij x_j, and dE/dt is (1 / N) sum_i |dx_i/dt|^2, as along USA
-        (Sander et al., arXiv 2110.11773). E is 1 / 2 for one cluster.
         """
         return self._energies(gram)
 

@@ -106,26 +106,6 @@ def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
     return gram.sum((-2, -1)).clamp(min=0.0).sqrt() / gram.shape[-1]
 
 
-@also_of_arrays("gram")
-def spectral_gap(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
-    """Return the gap between the two largest eigenvalues of R / N, where R holds the cosines.
-
-    The eigenvalues of R / N sum to 1. The gap is 1 if R has rank one: one cluster, or two antipodal
-    ones. It is 0 if the two largest principal axes of the tokens have equal length, as for the
-    uniform law.
-
-    Raises
-    ------
-    ValueError
-        If `gram` does not hold finite square matrices with positive diagonals.
-    """
-    gram = _cosines(gram)
-    if gram.shape[-1] == 1:
-        return gram[..., 0, 0].clone()
-    values = torch.linalg.eigvalsh(gram / gram.shape[-1])
-    return values[..., -1] - values[..., -2]
-
-
 def _close(gram: Tensor, delta: float) -> Bool[Tensor, "*B N N"]:
     check_inside("delta", delta)
     return _cosines(gram) >= 1.0 - delta

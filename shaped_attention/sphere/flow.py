@@ -16,7 +16,6 @@ from shaped_attention.checks import argument_error, real_array
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.integrate import Keep, checked_times, integrate_flow
-from shaped_attention.sphere.normalisation import Normalise, places_of
 from shaped_attention.sphere.token_attention import TokenAttention
 
 
@@ -26,7 +25,7 @@ def sphere_flow(
     start: Float[Tensor, "samples N r"],
     times: Sequence[float],
     *,
-    normalise: Normalise = "after",
+    normalise: str | None = "after",
     betas: Sequence[float] | None = None,
     keep: str | Callable[[Tensor], Tensor] | None = "V",
     keep_tokens: bool = False,
@@ -47,8 +46,9 @@ def sphere_flow(
         Increasing times >= 0.
     normalise
         Where the layers that this flow describes normalise, as in `sphere_network`: "after"
-        (Post-LN, the flow on the sphere), "before" (Pre-LN), "sandwich" (Peri-LN), "ngpt", None, or
-        ``MixLN(until)``. Lengths of tokens are 1 at first, and constant for "after" and "ngpt".
+        (Post-LN, the flow on the sphere), "before" (Pre-LN), or None. Lengths of tokens are 1 at
+        first, and constant for "after". Under "before" a token x = r u with |u| = 1 follows
+        du/dt = P_u A(u) / r and dr/dt = <u, A(u)>, with A the attention before the projection.
     betas
         Inverse temperatures that replace the attention's. The same initial tokens are followed for
         each of them, all at once.
@@ -71,8 +71,8 @@ def sphere_flow(
 
         - `V` (time, sample, row, col), the Gram matrices, symmetric and positive semidefinite up to
           rounding, and `stopping_time`, which is infinite because nothing explodes; or, with a
-          function, `kept` (time, sample, ...). The diagonal is 1 for "after" and "ngpt"; otherwise
-          its roots are `length` (time, sample, row), and ``sa.correlations(V)`` the cosines;
+          function, `kept` (time, sample, ...). The diagonal is 1 for "after"; otherwise its
+          roots are `length` (time, sample, row), and ``sa.correlations(V)`` the cosines;
         - `start` (sample, row, feature);
         - with `keep_tokens`, `tokens` (time, sample, row, feature).
 
@@ -84,13 +84,12 @@ def sphere_flow(
     ValueError
         If an argument is outside its range, or the shapes are incompatible.
     FloatingPointError
-        If the field overflows, or is too steep to integrate; if the branch reads normalised tokens
-        ("before", "sandwich", `MixLN`) and one comes within 10 tolerances of 0, as under repulsion,
-        which takes lengths to 0 in finite time; or if a normalised branch is 0.
+        If the field overflows, or is too steep to integrate; or if a token comes within 10
+        tolerances of 0 under "before", as under repulsion, which takes lengths to 0 in finite time.
     """
     at = checked_times(times)
     attention.check_start(start)
-    places = places_of(normalise)
+    check_normalise(normalise)
     every = [attention.beta]
     if betas is not None:
         listed = real_array(betas, "betas")
@@ -101,15 +100,16 @@ def sphere_flow(
     of_sample = of_start.repeat_interleave(len(start))[:, None, None]
 
     def field(tokens: Tensor, time: Tensor, which: Tensor) -> Tensor:
-        def moved(read: Tensor) -> Tensor:
-            return attention.moved(read, time, which % len(start), beta=of_sample[which])
-
-        return places.output(moved, tokens, lambda x: x / x.norm(dim=-1, keepdim=True))
+        read = tokens
+        if normalise == "before":
+            read = tokens / tokens.norm(dim=-1, keepdim=True)
+        return attention.moved(read, time, which % len(start), beta=of_sample[which])
 
     kept = integrate_flow(
         field, start.repeat(len(every), 1, 1), at.tolist(),
         lambda tokens: tokens if keep_tokens else measured(tokens, keep), tolerance, chunk,
-        autonomous=attention.autonomous, until=places.until, directed=places.read,
+        autonomous=attention.autonomous, sphere=normalise == "after",
+        directed=normalise == "before",
     )  # fmt: skip
     data = kept
     if keep_tokens:
@@ -120,11 +120,17 @@ def sphere_flow(
         shape = (len(at), len(every), len(start), *array.shape[2:])
         return array.reshape(shape).swapaxes(0, 1)
 
-    result = flow_result(by_beta(data), start, keep, places.until < np.inf)
+    result = flow_result(by_beta(data), start, keep, normalise != "after")
     if keep_tokens:
         result["tokens"] = (("beta", "time", "sample", "row", "feature"), by_beta(kept))
     result = result.isel(beta=0) if betas is None else result.assign_coords(beta=betas)
     return result.assign_coords(time=at).assign_attrs(horizon=float(at[-1]))
+
+
+def check_normalise(normalise: str | None) -> None:
+    """Raise ValueError unless `normalise` is "after", "before" or None."""
+    if normalise is not None and normalise not in ("after", "before"):
+        raise argument_error("normalise", "'after', 'before' or None", normalise)
 
 
 def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep | None) -> Tensor:

@@ -5,8 +5,7 @@ with three evaluations per step. Every sample has its own time and step. On the 
 evaluated at unit tokens only: x -> f(x / |x|) is a smooth extension of the field whose flow
 preserves the sphere. So normalising the intermediate points and the new tokens does not lower the
 order, and weights exp(beta |x|^2) off the sphere never arise. Output times do not shorten steps:
-the Hermite cubic through both ends of a step, with the field as slopes, has the same order. Only
-where tokens leave the sphere does a step end, and slope and step start again.
+the Hermite cubic through both ends of a step, with the field as slopes, has the same order.
 """
 
 from __future__ import annotations
@@ -61,44 +60,35 @@ def integrate_flow(
     chunk: int | None = None,
     *,
     autonomous: bool = False,
-    until: float = torch.inf,
+    sphere: bool = True,
     directed: bool = False,
 ) -> NDArray[np.float64]:
     """Return ``keep(tokens)`` (time, sample, ...) at increasing times, from tokens at time 0.
 
     `tolerance` bounds the local error of a token per step, as a distance divided by max(1, |x|). If
     the field is `autonomous`, samples that no longer move beyond rounding are left where they are.
-    Tokens stay on the sphere `until` a time; afterwards they move in space, where a `directed`
-    field needs their directions.
+    Tokens stay on the `sphere`, or move in space, where a `directed` field needs their directions.
     """
     check_positive("tolerance", tolerance)
     if tolerance < _FINEST:
         raise argument_error("tolerance", f"at least {_FINEST:g}", tolerance)
     size = max(1, CHUNK_ENTRIES // start[0].numel()) if chunk is None else chunk
     check_count("chunk", size)
+    least = _SHORTEST * tolerance if directed else 0.0
     parts = []
     for first in range(0, len(start), size):
-        x, begin, kept = start[first : first + size], 0.0, list[Tensor]()
-        for sphere, end in ((True, until), (False, torch.inf)):
-            if begin == end or len(kept) == len(times):
-                continue
 
-            def slope(
-                tokens: Tensor, time: Tensor, which: Tensor, first: int = first, on: bool = sphere
-            ) -> Tensor:
-                moved = field(tokens, time, which + first)
-                return moved - (moved * tokens).sum(-1, keepdim=True) * tokens if on else moved
+        def slope(tokens: Tensor, time: Tensor, which: Tensor, first: int = first) -> Tensor:
+            moved = field(tokens, time, which + first)
+            if not sphere:
+                return moved
+            return moved - (moved * tokens).sum(-1, keepdim=True) * tokens
 
-            due = [time for time in times[len(kept) :] if time <= end]
-            leaves = end < times[-1]
-            least = _SHORTEST * tolerance if directed and not sphere else 0.0
-            with few_threads(x.numel() * max(1.0, x.shape[1] / x.shape[2])):
-                x, seen = _integrated(
-                    slope, x, begin, [*due, end] if leaves else due, keep, tolerance,
-                    autonomous=autonomous, sphere=sphere, exact=leaves, least=least,
-                )  # fmt: skip
-            kept += seen[: len(due)]
-            begin = end
+        x = start[first : first + size]
+        with few_threads(x.numel() * max(1.0, x.shape[1] / x.shape[2])):
+            kept = _integrated(
+                slope, x, times, keep, tolerance, autonomous=autonomous, sphere=sphere, least=least
+            )
         parts.append(torch.stack(kept))
     return torch.cat(parts, dim=1).cpu().numpy()
 
@@ -116,34 +106,31 @@ def checked_times(times: ArrayLike) -> NDArray[np.float64]:
 def _integrated(
     field: Field,
     start: Tensor,
-    begin: float,
     times: Sequence[float],
     keep: Keep,
     tolerance: float,
     *,
     autonomous: bool,
     sphere: bool,
-    exact: bool,
     least: float,
-) -> tuple[Tensor, list[Tensor]]:
-    """Return tokens after the last time (`exact`: at it), and what is kept at the times.
+) -> list[Tensor]:
+    """Return what is kept at the times.
 
     The samples are integrated together, on the sphere or in space, where tokens of at most the
     length `least` are an error.
     """
     x = start.clone()
     everyone = torch.arange(len(x), device=x.device)
-    now = x.new_full((len(x),), begin)
+    now = x.new_zeros(len(x))
     still = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     slope = field(x, now, everyone)
     if not bool(torch.isfinite(slope).all()):
-        where = "the start" if begin == 0.0 else f"t = {begin:g}"
-        raise FloatingPointError(f"the field at {where} is not finite")
+        raise FloatingPointError("the field at the start is not finite")
     step = _FIRST / _fastest(slope).clamp(min=1.0)
     seen = keep(x)
     kept = [seen.clone() for _ in times]
     # The index of the next output time of each sample, and these times.
-    due = torch.full_like(everyone, int(times[0] == begin))
+    due = torch.full_like(everyone, int(times[0] == 0.0))
     ends = x.new_tensor([*times, torch.inf])
 
     for steps in itertools.count():
@@ -159,8 +146,6 @@ def _integrated(
         # Usually all samples continue, and nothing is copied.
         those = slice(None) if len(going) == len(x) else going
         old, first, began, h = x[those], slope[those], now[those], step[those]
-        if exact:
-            h = torch.minimum(h, times[-1] - began)
         new, last, error, rate = _attempt(field, old, first, began, h, going, sphere)
         error = torch.nan_to_num(error, nan=torch.inf)
         accepted = error <= tolerance
@@ -202,7 +187,7 @@ def _integrated(
     seen = keep(x)
     for k, values in enumerate(kept):
         values[due <= k] = seen[due <= k]
-    return x, kept
+    return kept
 
 
 def _between(

@@ -1,13 +1,14 @@
 """Discrete networks whose continuum limits are self-attention flows, with noise and without.
 
-    X' = N(X + h A(X)),    N(y) = y / |y| for each token,
+    "after"     X' = N(X + h A(X)),    N(y) = y / |y| for each token    Post-LN
+    "before"    X' = X + h A(N(X))                                      Pre-LN
+    None        X' = X + h A(X)
 
-and those that normalise elsewhere or not at all (`normalisation`), with A the attention (and MLP)
-before the projection. As h -> 0 with time = layer * h, they converge to the flows of `sphere_flow`
-with an error of order h. With h = 1 the first is the network of Geshkovski, Letrouit, Polyanskiy
-and Rigollet (arXiv 2312.10794), section 2.
+with A the attention (and MLP) before the projection. As h -> 0 with time = layer * h, they converge
+to the flows of `sphere_flow` with an error of order h. With h = 1 the first is the network of
+Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794), section 2.
 
-The noise of random weights is that of `random_weights`.
+The noise of random value matrices is that of `random_values`.
 """
 
 from __future__ import annotations
@@ -35,18 +36,13 @@ from shaped_attention.samplers.steppers import Array, Batch
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
 from shaped_attention.samplers.task import task_of
 from shaped_attention.sphere.attention import SphereAttention
-from shaped_attention.sphere.flow import flow_result, measured
+from shaped_attention.sphere.flow import check_normalise, flow_result, measured
 from shaped_attention.sphere.integrate import CHUNK_ENTRIES, Keep
-from shaped_attention.sphere.normalisation import Normalise, places_of
-from shaped_attention.sphere.random_weights import Noise, Product, RandomHeads, RandomMLP
 from shaped_attention.sphere.starts import SpherePart, unit_rows
 from shaped_attention.sphere.token_attention import TokenAttention
 
 _LARGEST_SCALE = 1e12
-"""Largest sigma and noisy step: with weights of at most exp(600) nothing overflows.
-
-The scores of `RandomHeads` have no bound. With USA their weights may overflow, which is an error.
-"""
+"""Largest sigma and noisy step: with weights of at most exp(600) nothing overflows."""
 
 
 @recorded("sphere network")
@@ -58,9 +54,8 @@ def sphere_network(
     *,
     sigma: float = 0.0,
     centred: bool = False,
-    noise: RandomHeads | RandomMLP | None = None,
     seed: int = 0,
-    normalise: Normalise = "after",
+    normalise: str | None = "after",
     save_every: int = 1,
     keep: str | Callable[[Tensor], Tensor] | None = "V",
 ) -> xr.Dataset:
@@ -85,18 +80,12 @@ def sphere_network(
         layer and sample, and s = -1 for repulsion.
     centred
         Whether s = 0, for value matrices of mean 0 as at initialisation; sigma must be positive.
-    noise
-        What replaces w X W, with matrices that are new in each layer, if sigma is positive:
-        `RandomHeads` with random queries and keys, or a `RandomMLP`. The drift s h w X remains that
-        of the attention, unless `centred`.
     seed
         Seed of the random matrices (integer >= 0). They are independent of an initial
         condition with the same seed and of the noise of `noisy_chain`.
     normalise
         With N(y) = y / |y|, "after" (Post-LN): x' = N(x + h A(x)); "before" (Pre-LN): x' = x +
-        h A(N(x)); "sandwich" (Peri-LN): x' = x + h N(A(N(x))); "ngpt": x' = N(x + h N(A(x)));
-        None: x' = x + h A(x); or ``MixLN(until)``, "after" in layers at times h k < until and
-        "before" in later ones. Noise needs "after".
+        h A(N(x)); None: x' = x + h A(x). Noise needs "after".
     save_every
         Number of layers between stored ones; layer 0 and the last layer are always stored.
     keep
@@ -107,7 +96,7 @@ def sphere_network(
     -------
     xarray.Dataset
         A result like that of `sphere_flow`, at times layer * step, with the layer as a second
-        coordinate. `V` has unit diagonal only for "after" and "ngpt".
+        coordinate. `V` has unit diagonal only for "after".
 
     Raises
     ------
@@ -116,15 +105,12 @@ def sphere_network(
     FloatingPointError
         If the norm of a token overflows, or a token to be normalised is zero. (Without
         normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.) Also if
-        a layer that reads normalised tokens ("before", "sandwich", `MixLN`) moves one against its
-        direction by more than its length, as under repulsion, whose flow reaches length 0 in finite
-        time.
+        a layer moves a token against its direction by more than its length under "before", as under
+        repulsion, whose flow reaches length 0 in finite time.
     """
     attention.check_start(start)
-    _check_layers(sigma, centred or noise is not None, step, layers, seed, save_every)
-    places = places_of(normalise)
-    # The products layer * step are rounded.
-    free = math.ceil(places.until / step - 1e-9) if places.until < math.inf else math.inf
+    _check_layers(sigma, centred, step, layers, seed, save_every)
+    check_normalise(normalise)
     if sigma > 0.0 and (normalise != "after" or isinstance(attention, TokenAttention)):
         raise argument_error(
             "sigma", "0 unless attention is a SphereAttention and normalise='after'", sigma
@@ -134,22 +120,19 @@ def sphere_network(
 
     def move(tokens: Tensor, layer: int, samples: Tensor) -> Tensor:
         time = tokens.new_full((len(tokens),), layer * step)
-        mixed = places.output(
-            lambda read: attention.moved(read, time, samples), tokens,
-            lambda rows: _normalised(rows, layer),
-        )  # fmt: skip
+        read = _normalised(tokens, layer) if normalise == "before" else tokens
+        mixed = attention.moved(read, time, samples)
         moved = tokens if centred else tokens + step * mixed
-        if places.read and layer >= free and bool(((moved * tokens).sum(-1) < 0.0).any()):
+        if normalise == "before" and bool(((moved * tokens).sum(-1) < 0.0).any()):
             raise FloatingPointError(
                 f"layer {layer + 1} takes a token past 0, where it has no direction"
             )
         if sigma > 0.0:
             product = WeightProduct(Draws(key, samples, layer))
-            root = _root(attention, noise, tokens, mixed, product)
-            moved = moved + sigma * math.sqrt(step / dimension) * product(root, dimension)
-        return _normalised(moved, layer + 1) if layer < free else moved
+            moved = moved + sigma * math.sqrt(step / dimension) * product(mixed, dimension)
+        return _normalised(moved, layer + 1) if normalise == "after" else moved
 
-    return _run(start, step, layers, save_every, move, keep, noise, places.until < math.inf)
+    return _run(start, step, layers, save_every, move, keep, normalise != "after")
 
 
 @recorded("noisy chain")
@@ -162,7 +145,6 @@ def noisy_chain(
     layers: int,
     *,
     centred: bool = False,
-    noise: RandomHeads | RandomMLP | None = None,
     seed: int = 0,
     save_every: int = 1,
     keep: str | Callable[[Tensor], Tensor] | None = "V",
@@ -178,8 +160,7 @@ def noisy_chain(
 
     exactly. The next F is [D, E] with normalised rows, reduced by QR to N columns if it has more. B
     has c rows, as many as w F has columns, and d - r columns if d - r <= c + 1, else c, so F never
-    has more than d columns. With `noise`, a root of its S with at most N columns replaces w F in
-    the noise; its law is the same from F as from X.
+    has more than d columns.
 
     As h -> 0 this integrates, to weak order 1, the SDE of Gram matrices with the drift
     `SphereAttention.gram_field` and the bracket `gram_bracket`. For any h its matrices are positive
@@ -187,7 +168,7 @@ def noisy_chain(
 
     Parameters
     ----------
-    attention, sigma, step, layers, centred, noise, save_every, keep
+    attention, sigma, step, layers, centred, save_every, keep
         As for `sphere_network`.
     start
         Unit tokens (samples, N, r) from `uniform_start`, `equiangular_start` or `given_start`.
@@ -213,7 +194,7 @@ def noisy_chain(
     count, rank = start.shape[-2], min(start.shape[-2:])
     if dimension < rank:
         raise argument_error("dimension", f"at least {rank}, the rank of the start", dimension)
-    _check_layers(sigma, centred or noise is not None, step, layers, seed, save_every)
+    _check_layers(sigma, centred, step, layers, seed, save_every)
     key = stream_key(seed, "sphere", SpherePart.NOISY_CHAIN)
 
     def move(tokens: Tensor, layer: int, samples: Tensor) -> Tensor:
@@ -226,20 +207,14 @@ def noisy_chain(
         columns = tokens.shape[-1]
         draws, scale = Draws(key, samples, layer), sigma * math.sqrt(step / dimension)
 
-        def product(x: Tensor, count: int) -> Tensor:
-            return x @ draws.normal(x.shape[-1], count)
-
-        root = _root(attention, noise, tokens, mixed, product)
-        if root.shape[-1] > count:
-            root = _reduced(root)
-        moved = moved + scale * product(root, columns)
+        moved = moved + scale * (mixed @ draws.normal(columns, columns))
         if dimension > columns:
-            rest = draws.wishart_factor(root.shape[-1], dimension - columns)
-            moved = torch.cat([moved, scale * (root @ rest)], dim=-1)
+            rest = draws.wishart_factor(columns, dimension - columns)
+            moved = torch.cat([moved, scale * (mixed @ rest)], dim=-1)
         unit = _normalised(moved, layer + 1)
         return unit_rows(_reduced(unit)) if unit.shape[-1] > count else unit
 
-    return _run(start, step, layers, save_every, move, keep, noise)
+    return _run(start, step, layers, save_every, move, keep)
 
 
 @dataclass(frozen=True)
@@ -259,8 +234,7 @@ class _Layers(TorchStepper):
     def __init__(
         self, spec: Specification, move: Callable[[Tensor, int, Tensor], Tensor], entries: int
     ) -> None:
-        task = task_of(spec, "sphere", width=0)
-        super().__init__(task, spec.device, spec.dtype, size=1)
+        super().__init__(task_of(spec, "sphere", width=0), spec.device, spec.dtype, size=1)
         self._move, self._entries = move, entries
 
     def chunk(self, spec: Specification) -> int:
@@ -290,7 +264,6 @@ def _run(
     save_every: int,
     move: Callable[[Tensor, int, Tensor], Tensor],
     keep: str | Keep | None,
-    noise: Noise | None,
     lengths: bool = False,
 ) -> xr.Dataset:
     """Run a network of any kind, whose tokens may have `lengths`.
@@ -308,8 +281,7 @@ def _run(
     def kept(paths: Paths, point: int) -> Array:
         return measured(paths.state[:, 0], keep).detach().cpu().numpy()
 
-    columns = noise.columns(state.shape[-1]) if noise else 0
-    stepper = _Layers(spec, move, start.shape[-2] * max(state.shape[-1], columns))
+    stepper = _Layers(spec, move, start[0].numel())
     data = run_paths(spec, stepper, "sphere", {"kept": kept}).measured["kept"]
     result = flow_result(data[None], start, keep, lengths).isel(beta=0)
     result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))
@@ -333,19 +305,6 @@ def _normalised(x: Float[Tensor, "B N r"], layer: int) -> Float[Tensor, "B N r"]
 def _reduced(factor: Float[Tensor, "B N c"]) -> Float[Tensor, "B N N"]:
     """Return a factor of the same Gram matrices with N <= c columns: R^T if factor^T = Q R."""
     return torch.linalg.qr(factor.mT, mode="r").R.mT
-
-
-def _root(
-    attention: SphereAttention | TokenAttention,
-    noise: Noise | None,
-    tokens: Float[Tensor, "B N r"],
-    mixed: Float[Tensor, "B N r"],
-    product: Product,
-) -> Float[Tensor, "B N c"]:
-    """Return what the last Gaussian matrix multiplies: w X = s `mixed` for the value matrices."""
-    if noise is not None:
-        return noise.root(tokens, product, attention.weights)
-    return -mixed if attention.repulsion else mixed
 
 
 def _check_layers(

@@ -35,8 +35,6 @@ class SpherePart(IntEnum):
     NOISY_CHAIN = 1
     NOISY_NETWORK = 2
     TOKENS = 11
-    MATRICES = 12
-    PARTICLES = 21
 
 
 @with_types

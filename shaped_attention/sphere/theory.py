@@ -18,19 +18,15 @@ from shaped_attention.checks import (
 from shaped_attention.sphere.attention import check_beta
 from shaped_attention.sphere.equiangular import (
     LARGEST_BETA,
-    checked_places,
     equiangular_cosine,
     equiangular_field,
-    equiangular_length,
     meeting_time,
 )
-from shaped_attention.sphere.normalisation import Normalise, places_of
 from shaped_attention.sphere.two_tokens import two_tokens
 
 __all__ = [
     "equiangular_cosine",
     "equiangular_field",
-    "equiangular_length",
     "final_rate",
     "meeting_time",
     "mode_growth",
@@ -39,38 +35,26 @@ __all__ = [
 
 
 @with_types
-def final_rate(
-    tokens: int,
-    beta: float,
-    normalised: bool = True,
-    causal: bool = False,
-    *,
-    normalise: Normalise = "after",
-) -> float:
-    """Return r in 1 - <u_i, u_j> ~ e^{-r t} once all tokens are close, or in ~ t^{-r}.
+def final_rate(tokens: int, beta: float, normalised: bool = True, causal: bool = False) -> float:
+    """Return r in 1 - <x_i, x_j> ~ e^{-r t} once all tokens are close.
 
-    The former holds for "after" and "ngpt", the latter for "before", "sandwich" and `MixLN`. r is
-    2 k with full attention and k with causal attention, whatever the number of tokens, where
-    k = e^beta for USA with "after", and 1 otherwise.
+    r is 2 k with full attention and k with causal attention, whatever the number of tokens, where
+    k = e^beta for USA and 1 for SA.
 
-    Near one cluster at c, u_i = c + y_i, |A| is a = 1 for SA and e^beta for USA, and to first order
-    dy_i/dt = (a / s) (mean(y) - y_i), where the mean is over the tokens that i sees, and s is the
-    divisor of `normalisation`: a / s is a for "after", 1 for "ngpt", and 1 / t for the others,
-    whose lengths grow like a t or t. With full attention differences decay as e^{-k t}, or as 1 /
-    t. With causal attention y_0 stays and y_i decays at the rates k j / (j + 1), 1 <= j <= i, of
-    which that of the second token, k / 2, is the smallest. Since 1 - <u_i, u_j> = |y_i - y_j|^2 /
-    2, it decays as the square of such a difference.
+    Near one cluster at c, x_i = c + y_i, and to first order dy_i/dt = k (mean(y) - y_i), where the
+    mean is over the tokens that i sees. With full attention differences decay as e^{-k t}. With
+    causal attention y_0 stays and y_i decays at the rates k j / (j + 1), 1 <= j <= i, of which that
+    of the second token, k / 2, is the smallest. Since 1 - <x_i, x_j> = |y_i - y_j|^2 / 2, it decays
+    as the square of such a difference.
 
     Raises
     ------
     ValueError
-        If there are fewer than two tokens, `beta` is not finite or above 300 in absolute value, or
-        `normalise` is None.
+        If there are fewer than two tokens, or `beta` is not finite or above 300 in absolute value.
     """
     check_count("tokens", tokens, lowest=2)
     check_beta(beta, LARGEST_BETA)
-    faster = checked_places(normalise) == places_of("after") and not normalised
-    return (1.0 if causal else 2.0) * (math.exp(beta) if faster else 1.0)
+    return (1.0 if causal else 2.0) * (1.0 if normalised else math.exp(beta))
 
 
 @with_types

@@ -1,7 +1,6 @@
 """Self-attention with arbitrary query, key and value matrices, heads and an MLP.
 
     dx_i/dt = P_{x_i} ( sum_h sum_j w^h_ij V_h x_j + MLP(x_i) ),    P_x y = y - <x, y> x,
-    composed: dx_i/dt = (1 / H) sum_h P_{x_i} MLP_h( V_h sum_j w^h_ij x_j ),
     SA: w^h_ij = exp(beta <Q_h x_i, K_h x_j>) / Z_i,    USA: Z_i = number of tokens that i sees,
 
 with H heads, see Geshkovski, Letrouit, Polyanskiy and Rigollet, "A mathematical perspective on
@@ -13,31 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from shaped_attention.checks import (
-    argument_error,
-    check_choice,
-    check_count,
-    check_positive,
-    real_array,
-)
-from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.checks import argument_error, real_array
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.sphere.attention import Attention
-from shaped_attention.sphere.starts import SpherePart
 
 Matrices = Tensor | Callable[[Tensor], Tensor] | None
 """Matrices of a layer, a function of times (B,) that returns them, or None for the identity."""
-
-Perceptron = Callable[[Tensor], Tensor]
-"""Map of tokens (..., N, d) to (..., N, d), token by token."""
-
-ENSEMBLES = ("ginibre", "wigner-psd", "ginibre-gradient", "wigner-gradient")
 
 
 @storable
@@ -57,19 +42,11 @@ class TokenAttention(Attention):
     value
         V, in the same form with k = d.
     normalised
-        True for SA, False for USA, "sinkhorn" for doubly stochastic weights, as for
-        `SphereAttention`.
+        True for SA, False for USA.
     causal
-        Whether token i sees only the tokens up to i; USA then divides by their number. Not with
-        "sinkhorn".
+        Whether token i sees only the tokens up to i; USA then divides by their number.
     mlp
-        Function of tokens that is added to the attention before the projection, or matrices
-        (inner, outer) or (inner, outer, bias) of shapes (h, d), (d, h) and (h,) for the function
-        x -> outer relu(inner x + bias) of each token.
-    composed
-        Whether the MLP acts on the attention of each head instead: MLP_h(V_h sum_j w_ij x_j), with
-        the mean over the heads instead of their sum. A function then takes and returns (B, H, N,
-        d), and matrices of shapes (H, h, d), (H, d, h) and (H, h) are one MLP for each head.
+        Function of tokens (B, N, d) that is added to the attention before the projection.
 
     Raises
     ------
@@ -81,12 +58,10 @@ class TokenAttention(Attention):
     query: Matrices = None
     key: Matrices = None
     value: Matrices = None
-    normalised: bool | str = True
+    normalised: bool = True
     causal: bool = False
-    mlp: Perceptron | tuple[Tensor, ...] | None = None
-    composed: bool = False
+    mlp: Callable[[Tensor], Tensor] | None = None
     _forms: tuple[Matrices, Matrices] = field(init=False, repr=False)
-    _perceptron: Perceptron | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,12 +69,8 @@ class TokenAttention(Attention):
             matrix = getattr(self, name)
             if matrix is not None and not callable(matrix):
                 object.__setattr__(self, name, _constant(name, matrix))
-        if not isinstance(self.composed, bool) or (self.composed and self.mlp is None):
-            raise argument_error("composed", "False, or True if there is an mlp", self.composed)
-        perceptron = self.mlp
-        if perceptron is not None and not callable(perceptron):
-            perceptron = perceptron_of(perceptron, heads=self.composed)
-        object.__setattr__(self, "_perceptron", perceptron)
+        if self.mlp is not None and not callable(self.mlp):
+            raise argument_error("mlp", "a function of tokens", self.mlp)
         known = {n: m for n, m in self._matrices().items() if isinstance(m, Tensor)}
         self._check_fit(known)
         forms = self.query, self.key
@@ -109,81 +80,6 @@ class TokenAttention(Attention):
                 # <Q x, K y> = <K^T Q x, y>: one product with the tokens instead of two.
                 forms = key.mT @ query, None
         object.__setattr__(self, "_forms", forms)
-
-    @classmethod
-    def random(
-        cls,
-        ensemble: str,
-        dimension: int,
-        beta: float,
-        samples: int = 1,
-        seed: int = 0,
-        *,
-        first: int = 0,
-        normalised: bool | str = True,
-        scale: float = 1.0,
-    ) -> Self:
-        """Draw the random matrices of one head, independently for each sample.
-
-        The ensembles are the four of arXiv 2312.10794. Entries have variance 1/d, so in any
-        dimension the norm of a Ginibre or Wigner matrix is 2 and a random vector keeps its length
-        on average. This sets the scale of beta: variance s^2 / d for Q and K is the same as beta
-        multiplied by s^2 and, if V = Q^T K, a clock s^2 times as fast.
-
-        Parameters
-        ----------
-        ensemble
-            - "ginibre": Q, K and V independent with independent normal entries of variance 1/d;
-            - "wigner-psd": Q^T K = W from the GOE, W = (G + G^T) / sqrt(2) with G Ginibre (entries
-              of variance 1/d, 2/d on the diagonal, eigenvalues in [-2, 2] for large d); V = |W'|,
-              the matrix absolute value of an independent W': symmetric, positive semidefinite;
-            - "ginibre-gradient": Q and K Ginibre, V = Q^T K (not symmetric: no gradient flow);
-            - "wigner-gradient": Q^T K = W and V = W: a gradient flow.
-
-            If only Q^T K is given, K = W and Q = I.
-        dimension, samples
-            Dimension d and number of samples.
-        beta, normalised
-            As for the class.
-        seed, first
-            Seed (integer >= 0), and index of the first sample: the matrices of a sample depend only
-            on the seed and its index.
-        scale
-            Factor s > 0 of Q and K. Ginibre matrices then have entries of variance s^2 / d, and
-            Q^T K = s^2 W for Wigner matrices. V changes only if it is Q^T K.
-
-        Raises
-        ------
-        ValueError
-            If an argument is outside its range.
-        """
-        check_choice("ensemble", ensemble, ENSEMBLES)
-        check_count("dimension", dimension)
-        check_count("samples", samples)
-        check_count("seed", seed, lowest=0)
-        check_count("first", first, lowest=0)
-        check_positive("scale", scale)
-        key_of_stream = stream_key(seed, "sphere", SpherePart.MATRICES)
-        draws = Draws(key_of_stream, torch.arange(first, first + samples, device="cpu"), 0)
-
-        def ginibre() -> Tensor:
-            return (draws.normal(dimension, dimension) / dimension**0.5)[:, None]
-
-        def wigner() -> Tensor:
-            square = ginibre()
-            return (square + square.mT) / 2.0**0.5
-
-        query = None
-        if ensemble.startswith("wigner"):
-            key = scale * scale * wigner()
-            value = key
-            if ensemble == "wigner-psd":
-                values, vectors = torch.linalg.eigh(wigner())
-                value = (vectors * values.abs()[..., None, :]) @ vectors.mT
-        else:
-            query, key = scale * ginibre(), scale * ginibre()
-            value = ginibre() if ensemble == "ginibre" else query.mT @ key
-        return cls(beta, query, key, value, normalised)
 
     def moved(
         self,
@@ -216,10 +112,16 @@ class TokenAttention(Attention):
         of_heads = None if beta is None else beta[:, None]
         weights = self.weights(self.scores(tokens, time, which), of_heads)
         moved = weights @ self._times("value", self.value, tokens, time, which)
-        if self.composed:
-            return self._through_mlp(moved).mean(1)
         moved = moved.sum(1)
-        return moved if self._perceptron is None else moved + self._through_mlp(tokens)
+        if self.mlp is None:
+            return moved
+        added = self.mlp(tokens)
+        if added.shape != tokens.shape:
+            raise ValueError(
+                f"mlp must keep the shape {tuple(tokens.shape)} of the tokens; it returned "
+                f"{tuple(added.shape)}"
+            )
+        return moved + added
 
     def scores(
         self,
@@ -284,24 +186,9 @@ class TokenAttention(Attention):
         product = tokens @ (stacked[0] if len(stacked) == 1 else stacked).mT
         return product.unflatten(-1, sets.shape[1:3]).transpose(1, 2)
 
-    def _through_mlp(self, x: Tensor) -> Tensor:
-        """Return the MLP of tokens (B, N, d) or, if it is composed, of heads (B, H, N, d)."""
-        assert self._perceptron is not None
-        result = self._perceptron(x)
-        # One head of attention may go through several MLPs.
-        one_head = x.ndim == 4 and x.shape[1] == 1
-        if (result[:, :1] if one_head else result).shape != x.shape:
-            raise ValueError(
-                f"mlp must keep the shape {tuple(x.shape)} of the tokens; it returned "
-                f"{tuple(result.shape)}"
-            )
-        return result
-
     def _check_fit(self, known: dict[str, Tensor]) -> None:
         """Raise ValueError unless matrices (S, H, k, d) fit each other and the identities."""
         shapes = {name: tuple(matrix.shape) for name, matrix in known.items()}
-        if isinstance(self._perceptron, _ReLU):
-            shapes["mlp"] = tuple(_four("mlp", self._perceptron.inner).shape)
         sets, heads, columns = ({shape[axis] for shape in shapes.values()} for axis in (0, 1, 3))
         if max(len(sets - {1}), len(heads - {1}), len(columns)) > 1:
             raise argument_error(
@@ -317,49 +204,14 @@ class TokenAttention(Attention):
                 raise argument_error(name, f"square{reason}", shapes[name])
 
 
-@storable
-@dataclass(frozen=True, eq=False)
-class _ReLU:
-    """The map x -> outer relu(inner x + bias), in the precision and on the device of the tokens."""
-
-    inner: Tensor
-    outer: Tensor
-    bias: Tensor
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        bias = self.bias.to(tokens)[..., None, :]
-        hidden = torch.relu(tokens @ self.inner.to(tokens).mT + bias)
-        return hidden @ self.outer.to(tokens).mT
-
-
-def perceptron_of(mlp: tuple[Tensor, ...], *, heads: bool = False) -> Perceptron:
-    """Return the function of tokens; raise ValueError unless its matrices fit.
-
-    With `heads` they may have a first axis of heads.
-    """
-    if not isinstance(mlp, tuple | list) or len(mlp) not in (2, 3):
-        raise argument_error("mlp", "a function of tokens or (inner, outer, bias)", mlp)
-    inner, outer = _finite("inner", mlp[0]), _finite("outer", mlp[1])
-    bias = _finite("bias", mlp[2]) if len(mlp) == 3 else inner.new_zeros(inner.shape[:-1])
-    shapes = tuple(inner.shape), tuple(outer.shape), tuple(bias.shape)
-    if inner.ndim not in (2, 2 + heads) or shapes[1:] != (tuple(inner.mT.shape), shapes[0][:-1]):
-        also = ", or one of each for every head" if heads else ""
-        raise argument_error("mlp", f"matrices of shapes (h, d), (d, h) and (h,){also}", shapes)
-    return _ReLU(inner, outer, bias)
-
-
 def _constant(name: str, matrix: Tensor) -> Tensor:
-    return _four(name, _finite(name, matrix))
-
-
-def _finite(name: str, matrix: Tensor) -> Tensor:
-    """Return the matrix in float64, on its device."""
+    """Return the matrix in float64, on its device, with four dimensions."""
     if not isinstance(matrix, Tensor):
         raise argument_error(name, "a tensor", matrix)
     values = torch.from_numpy(real_array(matrix, name, trained=True)).to(matrix.device)
     if not bool(torch.isfinite(values).all()):
         raise ValueError(f"{name} must be finite; it has NaN or infinite entries")
-    return values
+    return _four(name, values)
 
 
 def _four(name: str, matrix: Tensor) -> Tensor:

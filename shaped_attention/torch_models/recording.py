@@ -11,24 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from shaped_attention.checks import argument_error, with_types
+from shaped_attention.checks import argument_error
 
 INPUT = "input"
 """The name of the input of the first chosen module."""
 
 
-@with_types
-def record_outputs(
+def record_call(
     model: nn.Module,
     inputs: Any,
     choose: Callable[[str, nn.Module], bool],
     *,
     initial: bool = False,
-) -> dict[str, Float[Tensor, "*B m n"]]:
-    """Return the token streams that the chosen modules return in one call of the model.
+    **options: Any,
+) -> tuple[dict[str, Tensor], Any]:
+    """Return the token streams of the chosen modules in one call, and what the model returned.
 
     Parameters
     ----------
@@ -41,6 +40,8 @@ def record_outputs(
         element of a tuple, is recorded.
     initial
         Whether the input of the first chosen module is recorded too, under the name `INPUT`.
+    options
+        Options of the call.
 
     Returns
     -------
@@ -54,18 +55,6 @@ def record_outputs(
         If the model is not a module, no module is chosen, or an output is missing or not a token
         stream.
     """
-    return record_call(model, inputs, choose, initial=initial)[0]
-
-
-def record_call(
-    model: nn.Module,
-    inputs: Any,
-    choose: Callable[[str, nn.Module], bool],
-    *,
-    initial: bool = False,
-    **options: Any,
-) -> tuple[dict[str, Tensor], Any]:
-    """Return what `record_outputs` does, and what the model returned, called with options."""
     if not isinstance(model, nn.Module):
         raise argument_error("model", "a torch.nn.Module", model)
     names = [name for name, module in model.named_modules() if choose(name, module)]

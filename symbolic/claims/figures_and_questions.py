@@ -75,12 +75,10 @@ CLAIMS = [
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "it is about one set of trained weights (Hugging Face albert-xlarge-v2), which this "
-            "project does not have. With them: shaped_attention.sphere.record_hidden_states "
-            "records the layers, and `shaped-attention sphere histograms states.npy` draws the "
-            "figure from hidden states (layers, tokens, features)"
+            "project does not have. `figures/sphere_trained_histogram.py` draws the same histograms "
+            "from the hidden states of another trained model, which the package ships"
         ),
         at("004:246"),
-        test="test_sphere_trained.py::test_the_figure_shows_each_layer_and_its_mean",
     ),
     note(
         "figure-3-any-pair",
@@ -112,7 +110,7 @@ CLAIMS = [
             Verdict.TESTED,
             "the curve is the time at which orthogonal tokens (`equiangular-sa` from g = 0) reach "
             "1 - delta. In high dimension the simulated probability is 0 just before it and 1 "
-            "just after; `shaped-attention sphere phase` draws the figure for any d",
+            "just after; `figures/sphere_phase.py` draws the figure",
         ),
         at("004:376", r"\Gamma_{\infty, \delta}"),
         test="test_sphere_phase.py::test_phase_diagram_is_a_step_at_the_curve_in_high_dimension",
@@ -122,7 +120,7 @@ CLAIMS = [
         "How do encoder-only and decoder-only architectures compare? (left open)",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
-            "a question, not a statement. `shaped-attention sphere encoder-decoder` compares them, "
+            "a question, not a statement. `figures/sphere_encoder_decoder.py` compares them, "
             "and the page on clustering (docs/clustering.md) answers"
         ),
         at("004:382"),
@@ -132,9 +130,8 @@ CLAIMS = [
         "What does the distribution of the mixture look like? (left open)",
         Verdict.NOT_JUDGED,
         not_to_be_judged(
-            "a question, not a statement. `shaped-attention sphere mixture` shows number, masses "
-            "and "
-            "angles of the clusters, and the page on clustering (docs/clustering.md) answers"
+            "a question, not a statement. The page on clustering (docs/clustering.md) answers with "
+            "number and masses of the clusters"
         ),
         at("004:383"),
     ),

@@ -76,8 +76,7 @@ CLAIMS = [
         at("002:115", r"\text{MLP}_t V_t \left(\sum_{j=1}^n p_{ij}(t) x_j(t) \right)"),
         corrected="Proj (V sum_j p_ij x_j + MLP(x_i)), the limit of layers in which attention and "
         "MLP each have a residual connection. The printed velocity is that of layers with a single "
-        "residual connection around MLP(attention), which is a model too: "
-        "TokenAttention(..., composed=True) simulates it.",
+        "residual connection around MLP(attention), which is a model too.",
         why="In a transformer the MLP reads the residual stream x_i, not the output of attention; "
         "as the step tends to 0 the two velocities add.",
     ),
@@ -90,7 +89,7 @@ CLAIMS = [
         at("002:120", r"\frac{1}{K} \sum_{k=1}^K", r"\text{MLP}_t^{[k]} V_t^{[k]}"),
         corrected="The output of attention is the sum over heads, sum_k V_k sum_j p_ij^k x_j "
         "(1/K can be part of V_k), and one MLP serves all heads. With one MLP for each head it is "
-        "another model: TokenAttention(..., composed=True) simulates it.",
+        "another model.",
         why="A transformer has one MLP, after the heads have been summed; the mean of MLP_k over "
         "the heads is not an MLP of their mean.",
     ),

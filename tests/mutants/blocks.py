@@ -306,14 +306,6 @@ BLOCKS = [
         ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",),
     ),
     Mutant(
-        "means-of-activations-not-squared",
-        "shaped_attention/blocks/activations.py",
-        "squares.append(float(mass @ (values * here)) ** 2)",
-        "squares.append(abs(float(mass @ (values * here))))",
-        ("test_sphere_random_mlp.py",),
-        blind=True,
-    ),
-    Mutant(
         "alibi-slopes-of-further-heads",
         "shaped_attention/blocks/positions.py",
         "2.0 ** (-4.0 * k / power) for k in range(1, 2 * (heads",

@@ -11,8 +11,6 @@ _TILES = "shaped_attention/samplers/steppers/tiles.py"
 _TORCH = "shaped_attention/samplers/steppers/torch_descriptions.py"
 _PROVENANCE = "shaped_attention/results/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
-_SPHERE_CHAOS = "shaped_attention/sphere/propagation_of_chaos.py"
-_SPHERE_ENSEMBLES = "shaped_attention/sphere/token_attention.py"
 _ARGUMENTS = "shaped_attention/samplers/arguments.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 _SWEEP_STORE = "shaped_attention/sweep/store.py"
@@ -244,20 +242,6 @@ SAMPLERS = [
         '"distances_by_width", "width": width',
         '"distances_by_width"',
         ("test_seeds.py::test_no_two_runs_of_a_sampler_have_one_seed[distances]",),
-    ),
-    Mutant(
-        "chaos-sizes-share-numbers",
-        _SPHERE_CHAOS,
-        "SpherePart.PARTICLES, tokens)",
-        "SpherePart.PARTICLES)",
-        ("test_sphere_mean_field.py::test_starts_of_other_numbers_of_tokens_are_independent",),
-    ),
-    Mutant(
-        "ensembles-in-the-stream-of-tokens",
-        _SPHERE_ENSEMBLES,
-        '"sphere", SpherePart.MATRICES)',
-        '"sphere", SpherePart.TOKENS)',
-        ("test_sphere_phase.py::test_matrices_are_independent_of_the_tokens_with_the_same_seed",),
     ),
     Mutant(
         "overflow-to-nan-not-seen",

@@ -1,0 +1,57 @@
+"""The first layers of a trained model bring tokens together, but not into one cluster.
+
+Cosines between the 70 tokens of a text after the embedding and each layer of all-MiniLM-L6-v2, from
+the states that the package ships; dashed: independent uniform tokens in the same dimension.
+"""
+
+import os
+from importlib.resources import files
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.stats import beta
+
+from shaped_attention import plots
+
+OUT = Path(os.environ.get("FIGURES", Path(__file__).parent)) / "sphere_trained_histogram.png"
+BINS = 20 if os.environ.get("SMALL") else 80
+DATA = files("shaped_attention") / "data" / "minilm_hidden_states.npz"
+
+with DATA.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+    states = stored["hidden_states"].astype(float)
+unit = states / np.linalg.norm(states, axis=-1, keepdims=True)
+layers, tokens, dimension = unit.shape
+cosines = (unit @ unit.swapaxes(-1, -2))[:, *np.triu_indices(tokens, 1)]
+grid, shape = np.linspace(-0.4, 1.0, 400), (dimension - 1) / 2.0
+uniform = beta.pdf((1.0 + grid) / 2.0, shape, shape) / 2.0
+
+figure, axes = plt.subplots(
+    2, 4, figsize=(11.0, 5.2), sharex=True, sharey=True, layout="constrained"
+)
+for layer, axis in enumerate(axes.flat[:layers]):
+    here = cosines[layer]
+    axis.hist(
+        here,
+        BINS,
+        range=(-0.4, 1.0),
+        density=True,
+        color=plots.COLORS[0],
+        alpha=0.6,
+        label="tokens",
+    )
+    axis.axvline(here.mean(), color=plots.COLORS[1], linewidth=1.5, label="mean")
+    axis.plot(grid, uniform, "--", color="black", linewidth=0.9, label="independent and uniform")
+    text = f"mean {here.mean():.2f}\n{100 * (here >= 0.9).mean():.1f} % above 0.9"
+    axis.text(0.97, 0.95, text, transform=axis.transAxes, ha="right", va="top", fontsize=9)
+    axis.set(title=f"layer {layer}" if layer else "embedding", xlim=(-0.4, 1.0))
+for axis in axes.flat[layers - 4 : layers]:
+    axis.set_xlabel("cosine of two tokens")
+    axis.tick_params(labelbottom=True)
+for axis in axes[:, 0]:
+    axis.set_ylabel("density")
+for axis in axes.flat[layers:]:
+    axis.axis("off")
+    axis.legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
+figure.suptitle(f"Cosines of {tokens} tokens, $d$ = {dimension}, by layer of all-MiniLM-L6-v2")
+figure.savefig(OUT, dpi=160)
