@@ -15,7 +15,6 @@ from shaped_attention.commands.main import load, main
 from shaped_attention.commands.options import HELP, SAME
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.figures.recipes import Option
-from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 
 
 def commands(group=main, words=()):
@@ -45,7 +44,6 @@ def invoke(*arguments):
 def test_all_commands_are_there():
     assert {"compare", "gallery", "model", "show", "stopping"} <= {words[0] for words in COMMANDS}
     assert {words[1] for words in COMMANDS if words[0] == "paper"} == set(PAPER)
-    assert {words[1] for words in COMMANDS if words[0] == "sphere"} == set(SPHERE)
 
 
 @EACH
@@ -100,7 +98,7 @@ def test_defaults_are_accepted_when_they_are_typed(words):
 
 
 def test_lists_of_commands_are_not_cut_off():
-    for group in ([], ["sphere"], ["paper"]):
+    for group in ([], ["paper"]):
         _, _, listed = invoke(*group, "--help").output.partition("\nCommands:\n")
         assert listed
         assert "..." not in listed
@@ -108,21 +106,10 @@ def test_lists_of_commands_are_not_cut_off():
 
 WRONG = {
     ("compare",): ("--gamma", "2"),
-    ("gallery",): ("shpere",),
+    ("gallery",): ("papre",),
     ("model",): ("none.json",),
     ("show",): ("none.nc",),
     ("stopping",): ("--tau0", "-1"),
-    ("sphere", "histograms"): ("none.npy",),
-    ("sphere", "mean-field"): ("--sizes", "3"),
-    ("sphere", "antipode"): ("--cosine", "1"),
-    ("sphere", "encoder-decoder"): ("--tokens", "2"),
-    ("sphere", "mixture"): ("--sizes", "0"),
-    ("sphere", "speeds"): ("--until", "0"),
-    ("sphere", "noise"): ("--delta", "2"),
-    ("sphere", "metastability"): ("--delta", "2"),
-    ("sphere", "phase"): ("--delta", "2"),
-    ("sphere", "ensembles"): ("--ensembles", "ginbre"),
-    ("sphere", "energy"): ("--tokens", "0"),
     ("sweep", "draw"): ("none",),
     ("sweep", "export"): ("none", "all.nc"),
     ("sweep", "extend"): ("none", "--samples", "8"),
@@ -177,11 +164,9 @@ def test_defects_are_not_hidden(tmp_path, monkeypatch):
     ("typed", "meant"),
     [
         (("comapre",), "(did you mean 'compare'?)"),
-        (("sphere", "phas"), "(did you mean 'phase'?)"),
         (("model", "--smaples", "3"), "'--samples'"),
-        (("gallery", "shpere"), "(did you mean 'sphere'?)"),
+        (("gallery", "papre"), "(did you mean 'paper'?)"),
         (("compare", "--layer", "transfomer"), "(did you mean 'transformer'?)"),
-        (("sphere", "ensembles", "--ensembles", "ginbre"), "(did you mean 'ginibre'?)"),
     ],
 )
 def test_what_was_meant_is_suggested(typed, meant, tmp_path, monkeypatch):
@@ -196,10 +181,10 @@ def test_layers_have_the_names_of_the_catalogue():
     assert tuple(layer.type.choices) == KINDS
 
 
-RECIPES = {**PAPER, **SPHERE}
+RECIPES = PAPER
 
 
-@pytest.mark.parametrize("name", sorted({*RECIPES} - {"histograms"}))
+@pytest.mark.parametrize("name", sorted(RECIPES))
 def test_options_of_figures_are_the_arguments_of_their_functions(name):
     """With the same defaults, of the same types; the function is not looked at for help texts."""
     recipe = RECIPES[name]

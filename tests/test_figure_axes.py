@@ -16,26 +16,15 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import shaped_attention as sa
-from shaped_attention import plots, sphere
+from shaped_attention import plots
 from shaped_attention.figures.panels import styled
 from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper import plots as paper
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
-from shaped_attention.sphere.figures import (
-    antipode,
-    clusters,
-    encoder_decoder,
-    histograms,
-    mean_field,
-    mixture,
-    noise,
-    phase,
-    speeds,
-)
 from shaped_attention.statistics.stopping import explosion_table
 from shaped_attention.sweep import plots as sweep_plots
 
-PLACES = ("figures", "figures.paper", "sphere.figures", "sweep")
+PLACES = ("figures", "figures.paper", "sweep")
 NO_PANELS = {"sweep_figures"}
 """Functions that return several Figures."""
 
@@ -129,12 +118,6 @@ def curves():
     return explosion_table(BLOCK, V0, [8, 16], horizon=0.25, step=0.125, samples=10, radius=2.0)
 
 
-def on_the_circle():
-    return mean_field.figure_mean_field(
-        (1.0, 4.0), [0.0, 0.5], sizes=(4, 8, 16), particles=2, samples=4, cells=32
-    )
-
-
 def over_a_grid(*dims):
     values = np.arange(2.0 * 3.0 * 2.0).reshape(2, 3, 2)
     coords = {"sampler": ["chain", "sde"], "gamma": [0.1, 0.2, 0.3], "tau0": [1.0, 2.0]}
@@ -154,58 +137,6 @@ TABLE = {
     },
     "family_panels": (paper.family_panels, family),
     "explosion_probabilities": (paper.explosion_probabilities, curves),
-    "metastability_strip": (
-        clusters.metastability_strip,
-        lambda: clusters.metastability((1.0, 4.0), [0.0, 0.1, 1.0], tokens=5, samples=4),
-    ),
-    "energy_panels": (
-        clusters.energy_panels,
-        lambda: clusters.energy_curves((1.0, 4.0), [0.0, 0.1, 1.0], tokens=3, samples=4),
-    ),
-    "encoder_decoder_panels": (
-        encoder_decoder.encoder_decoder_panels,
-        lambda: encoder_decoder.encoder_and_decoder(
-            (1.0,), [0.0, 0.5, 2.0], dimensions=(2,), tokens=3, samples=4, horizon=0.1, step=0.05
-        ),
-    ),
-    "mixture_panels": (
-        mixture.mixture_panels,
-        lambda: mixture.mixture(
-            (4.0,), sizes=(8, 16), dimensions=(2, 3), particles=16, samples=4, tolerance=0.1
-        ),
-    ),
-    "antipode_curves": (
-        antipode.antipode_curves,
-        lambda: antipode.antipode_probability((2, 5), (0.5, 2.0), (2.0,), samples=4, step=1.0),
-    ),
-    "speed_curves": (
-        speeds.speed_curves,
-        lambda: speeds.normalisation_speeds(
-            (1.0, 2.0), [0.5, 1.0], tokens=3, dimension=4, samples=2, tolerance=1e-2
-        ),
-    ),
-    "noise_panels": (
-        noise.noise_panels,
-        lambda: noise.clustering_with_noise(
-            (2, 3), (0.0, 1.0), tokens=2, horizon=0.2, samples=4, network_samples=2,
-            shaped_width=4, shaped_samples=2,
-        ),
-    ),
-    "phase_panels": (
-        phase.phase_panels,
-        lambda: phase.phase_diagram((2, 3), [1.0, 2.0], [0.5, 1.0], tokens=3, samples=2),
-    ),
-    "phase_panels of ensembles": (
-        phase.phase_panels,
-        lambda: phase.ensemble_phase(
-            betas=[1.0, 2.0], times=[0.5, 1.0], tokens=3, samples=2, dimension=3
-        ),
-    ),
-    "inner_product_histograms": (
-        histograms.inner_product_histograms,
-        lambda: sphere.inner_products(np.random.default_rng(0).normal(size=(5, 6, 4)), bins=8),
-    ),
-    "mean_field_figure": (mean_field.mean_field_figure, on_the_circle),
     "heat_maps": (sweep_plots.heat_maps, lambda: over_a_grid("sampler", "tau0", "gamma")),
     "small_multiples": (
         sweep_plots.small_multiples, lambda: over_a_grid("sampler", "tau0", "gamma")

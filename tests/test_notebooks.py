@@ -69,7 +69,6 @@ def test_it_says_what_it_shows_and_what_to_try_next(text):
 PUBLIC = {module.__name__: {*module.__all__} for module in MODULES} | {
     "shaped_attention.figures.paper": None,
     "shaped_attention.numerics.primitives": None,
-    "shaped_attention.sphere.figures": None,
     "shaped_attention.sweep.plots": None,
     "symbolic.claims": None,
 }

@@ -11,11 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import shaped_attention as sa
-from shaped_attention import sphere
 from shaped_attention.commands.options import COMPILING, progress_option
 from shaped_attention.figures.paper import beyond
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
-from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 from shaped_attention.statistics.stopping import explosion_table
 
 V0 = sa.equicorrelated(2, 0.2)
@@ -35,37 +33,6 @@ CALLS = {
     "neural_tangent_kernel": lambda **p: sa.neural_tangent_kernel(LAYER, V0, **NETWORKS, **p),
     "lyapunov": lambda **p: sa.lyapunov(LAYER, V0, **NETWORKS, **p),
     "simulate_training": lambda **p: sa.simulate_training(LAYER, V0, [0, 1], **NETWORKS, **p),
-    "mean_field_distance": lambda **p: sphere.mean_field_distance(
-        1.0, sizes=[4, 8], samples=2, cells=64, **p
-    ),
-    "phase": lambda **p: sphere.figure_data("phase", dimensions=[2], **SMALL, **p),
-    "ensembles": lambda **p: sphere.figure_data(
-        "ensembles", ensembles=["ginibre"], dimension=2, **SMALL, **p
-    ),
-    "metastability": lambda **p: sphere.figure_data("metastability", **SMALL, **p),
-    "energy": lambda **p: sphere.figure_data("energy", **SMALL, **p),
-    "mean-field": lambda **p: sphere.figure_data(
-        "mean-field", betas=[1.0], times=[0.1], sizes=[4, 8], particles=2, samples=2, cells=64, **p
-    ),
-    "encoder-decoder": lambda **p: sphere.figure_data(
-        "encoder-decoder", betas=[1.0], dimensions=[2], tokens=3, samples=2, horizon=0.1, step=0.05,
-        **p,
-    ),
-    "mixture": lambda **p: sphere.figure_data(
-        "mixture", betas=[4.0], sizes=[8], dimensions=[2], particles=16, samples=2, tolerance=0.1,
-        **p,
-    ),
-    "antipode": lambda **p: sphere.figure_data(
-        "antipode", dimensions=[2], betas=[1.0], marks=[1.0], samples=2, step=1.0, **p
-    ),
-    "speeds": lambda **p: sphere.figure_data(
-        "speeds", betas=[1.0], times=[0.5], tokens=2, samples=2, tolerance=0.1, **p
-    ),
-    "noise": lambda **p: sphere.figure_data(
-        "noise", dimensions=[2], sigmas=[0.5], tokens=2, horizon=0.2, samples=2,
-        network_samples=2, shaped_width=4,
-        shaped_samples=2, **p,
-    ),
     **{
         f"paper {name}": lambda r=recipe, **p: resolve_name(r.data)(**r.small, **p)
         for name, recipe in PAPER.items()
@@ -76,11 +43,9 @@ CALLS = {
 
 
 def test_every_figure_is_tried():
-    """But for the cosines of a trained model and the measured times, which take no time, and those
-    of one function.
-    """
+    """But for the measured times, which take no time, and those of one function."""
     tried = {name.removeprefix("paper ") for name in CALLS}
-    assert {*PAPER, *SPHERE} - tried == {"histograms", "causal", "heads", "speed"}
+    assert {*PAPER} - tried == {"causal", "heads", "speed"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -24,18 +24,6 @@ from shaped_attention.figures.paper import beyond, original, speed
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
-from shaped_attention.sphere.figures import (
-    antipode,
-    clusters,
-    encoder_decoder,
-    mixture,
-    noise,
-    phase,
-    speeds,
-)
-from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
-from shaped_attention.sphere.figures.mean_field import figure_mean_field
-from shaped_attention.sphere.propagation_of_chaos import two_bumps
 from shaped_attention.statistics import stopping
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 from tests.test_results import SUFFIXES, assert_same
@@ -55,7 +43,6 @@ GENERAL = sphere.TokenAttention(
 )
 OMEGA = np.random.default_rng(0).normal(size=(40, 40))
 OTHER_TIMES = str(Path(__file__).parent / "other_times.json")
-STATES = np.random.default_rng(1).normal(size=(2, 3, 5)).astype(np.float32)
 
 CONFIG = {
     "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -115,9 +102,7 @@ def call(function, change, /, **arguments):
 
 _SIZE = {"width": 8, "depth": 2, "samples": 3, "seed": 2**70}
 _START = {"start": TOKENS, "seed": 3, "step": 0.1, "layers": 3, "sigma": 1.0}
-_CURVES = {"tokens": 2, "samples": 3, "times": [0.0, 0.5]}
 _SEED = {"seed": 5}
-_PHASE = {"betas": [1.0], "times": np.array([0.5]), "tokens": 3, "samples": 2}
 
 CALLS = [
     call(sa.simulate_network, _SEED, layer=LAYER, v0=V0, **_SIZE),
@@ -156,25 +141,7 @@ CALLS = [
     call(sphere.theory.two_tokens, {"sigma": 2.0}, attention=sphere.SphereAttention(2.0),
          dimension=3, sigma=1.0, cosine=[-0.5, 0.0]),
     call(sphere.mean_field, {"normalised": False}, beta=np.float32(1.3), times=[0.1],
-         density=two_bumps, cells=8),
-    call(sphere.mean_field_distance, _SEED, beta=2, sizes=[2, 3], time=0.1, samples=2, cells=8),
-    call(figure_mean_field, {"betas": [3.0]}, betas=(1.0, 2.0), times=[0.1], sizes=(2, 3),
-         particles=2, samples=2, time=0.1, cells=8),
-    call(phase.phase_diagram, {"delta": 0.5}, dimensions=(2, 3), progress=False, **_PHASE),
-    call(phase.ensemble_phase, {"delta": 0.5}, ensembles=["ginibre"], dimension=3, **_PHASE),
-    call(clusters.metastability, _SEED, betas=(4.0,), dimension=2, **_CURVES),
-    call(clusters.energy_curves, _SEED, betas=(1.0,), dimension=3, **_CURVES),
-    call(noise.clustering_with_noise, _SEED, dimensions=(2,), sigmas=[1.0], tokens=2, horizon=0.2,
-         samples=3, network_samples=2, shaped_width=4, shaped_samples=2),
-    call(encoder_decoder.encoder_and_decoder, _SEED, betas=(1.0,), times=[0.0, 0.5],
-         dimensions=(2,), tokens=3, samples=4, horizon=0.1, step=0.05),
-    call(mixture.mixture, _SEED, betas=(4.0,), sizes=(8,), dimensions=(2,), particles=16, samples=4,
-         tolerance=0.1),
-    call(antipode.antipode_probability, _SEED, dimensions=(3,), betas=[1.0], marks=(2.0,),
-         samples=101, step=1.0),
-    call(speeds.normalisation_speeds, _SEED, betas=(1.0,), times=[0.5, 1.0], tokens=3, dimension=4,
-         samples=2, tolerance=1e-3),
-    call(sphere.inner_products, {"bins": 5}, hidden_states=STATES, bins=4, quantiles=(0.5,)),
+         density=np.arange(1, 9) / (9 * np.pi)),
     *(call(resolve_name(r.data), _SEED, **r.small) for r in PAPER.values() if r.random),
     call(speed.figure_speed, {"measurements": OTHER_TIMES}),
     call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4, heads=2), v0=V0, horizon=0.1,
@@ -243,7 +210,7 @@ def test_every_public_function_that_returns_a_dataset_is_in_the_table():
     assert public <= names | READ_ONLY | HAND_ON | OF_SWEEPS
     inside = {f for f in provenance._functions if f.__module__.startswith("shaped_attention")}
     assert {function.__name__ for function in inside - tried} == OF_SWEEPS
-    assert {resolve_name(r.data) for r in [*PAPER.values(), *SPHERE.values()]} <= tried
+    assert {resolve_name(r.data) for r in PAPER.values()} <= tried
 
 
 @ALL
@@ -283,11 +250,11 @@ def test_summaries_of_a_sweep_name_the_store_as_what_they_lack(tmp_path):
 
 
 def test_numbers_among_the_arguments_are_attributes():
-    data = phase.phase_diagram((2,), progress=False, **_PHASE)
-    shown = {name: data.attrs[name] for name in ("tokens", "delta", "seed", "normalised")}
-    assert shown == {"tokens": 3, "delta": 1e-3, "seed": 0, "normalised": 1}
+    data = sphere.mean_field(1.0, np.arange(1, 9) / (9 * np.pi), [0.1])
+    shown = {name: data.attrs[name] for name in ("beta", "cells", "normalised")}
+    assert shown == {"beta": 1.0, "cells": 512, "normalised": 1}
     assert data.attrs["attention"] == "SA"
-    assert not {"progress", "times", "betas"} & data.attrs.keys()
+    assert not {"density", "times"} & data.attrs.keys()
     assert mine(3).attrs["own"] == 1
     assert sa.specification(mine(3)) == {"count": 3, "omega": None}
 
@@ -375,4 +342,4 @@ def test_functions_inside_arguments_are_seen():
         sa.rerun(flow)
     assert sa.rerun(flow, attention=moving).identical(flow)
     with pytest.raises(ValueError, match=r"^result lacks its argument density \(test.*is no"):
-        sa.rerun(sphere.mean_field(1.0, lambda a: two_bumps(a), [0.1], cells=8))
+        sa.rerun(sphere.mean_field(1.0, lambda a: 0.5 / np.pi + 0.0 * a, [0.1], cells=8))

@@ -57,7 +57,7 @@ def test_importing_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize("arguments", [(), ("compare",), ("model",), ("show",), ("stopping",),
-                                       ("sphere",), ("sweep",)])  # fmt: skip
+                                       ("sweep",)])  # fmt: skip
 def test_help_loads_nothing_heavy(arguments):
     assert loaded(shown(*arguments, "--help"), 3.0) & HEAVY == set()
 

@@ -1,4 +1,4 @@
-"""Commands that make figures from their recipes: the groups `paper` and `sphere`."""
+"""Commands that make figures from their recipes: the group `paper`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ import click
 
 from shaped_attention.commands.options import (
     Group,
-    figures_option,
     options_of,
-    results_option,
     with_options,
 )
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.figures.recipes import Recipe, make
-from shaped_attention.sphere.figures.catalogue import FIGURES as SPHERE
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-RECIPES = {"paper": PAPER, "sphere": SPHERE}
+RECIPES = {"paper": PAPER}
 """Figures by the group of commands that makes them."""
 
 
@@ -79,60 +76,3 @@ paper_command = _group(
     beyond it. A figure takes 5 to 100 seconds on 2 cores, unless its help says otherwise.
     """,
 )
-sphere_command = _group(
-    "sphere",
-    {name: SPHERE[name] for name in sorted(SPHERE)},
-    "Plot self-attention on the sphere: how tokens cluster.",
-)
-
-
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--key", metavar="NAME", help="Name of the array in a .npz or .pt file.")
-@click.option(
-    "--text",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="PATH",
-    help="Text for a model to read; the argument FILE is then a folder with config.json, "
-    "model.safetensors and tokenizer.json, such as ALBERT's.",
-)
-@click.option(
-    "--delta", default=0.1, help="Two tokens are close if their cosine is at least 1 - delta."
-)
-@figures_option
-@results_option
-def histograms(
-    file: Path | None,
-    key: str | None,
-    text: Path | None,
-    delta: float,
-    figures: Path,
-    results: Path | None,
-) -> None:
-    """Plot the cosines between tokens in each layer of a trained model.
-
-    FILE contains hidden states of shape (layers, tokens, d), as .npy, .npz or .pt; with --text it
-    is the folder of a model. The default is all-MiniLM-L6-v2 on 70 tokens of Moby-Dick.
-    """
-    from shaped_attention.sphere.trained import (
-        EXAMPLE_MODEL,
-        example_hidden_states,
-        read_hidden_states,
-        record_hidden_states,
-    )
-
-    for option, value in (("--key", key), ("--text", text)):
-        if file is None and value is not None:
-            raise ValueError(f"{option} {value} needs FILE")
-    name = EXAMPLE_MODEL if file is None else file.stem
-    if file is None:
-        states = example_hidden_states()[1]
-    elif text is None:
-        states = read_hidden_states(file, key)
-    else:
-        states = record_hidden_states(file, text.read_text(encoding="utf-8"))[:, 0]
-    options = {"hidden_states": states, "delta": delta, "model": name}
-    _draw("sphere", "histograms", figures, results, **options)
-
-
-sphere_command.commands["histograms"] = histograms

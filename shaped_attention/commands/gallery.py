@@ -80,14 +80,14 @@ def gallery_command(
 ) -> None:
     """Reproduce the figures of the gallery.
 
-    NAME, such as sphere or compare, selects the figures whose command contains it; without NAME all
+    NAME, such as paper or compare, selects the figures whose command contains it; without NAME all
     are made, which takes about three quarters of an hour on 2 cores. Run it in the folder that
     contains notebooks/sweep.toml.
     """
     parts = {name: {name, *name.split()} for name in GALLERY}
     for name in names:
         if all(name not in words for words in parts.values()):
-            check_choice("NAME", name, ("paper", "sphere", *GALLERY))
+            check_choice("NAME", name, ("paper", *GALLERY))
     chosen = {name: GALLERY[name] for name in GALLERY if not names or parts[name] & set(names)}
     root = click.get_current_context().find_root().command
     option = {} if progress is None else {"progress": progress}

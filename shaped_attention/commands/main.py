@@ -18,13 +18,12 @@ _COMMANDS = {
     "configuration.",
     "paper": "Reproduce the figures of The Shaped Transformer.",
     "show": "Print the contents of a saved result and the call that produced it.",
-    "sphere": "Plot self-attention on the sphere: how tokens cluster.",
     "stopping": "Plot when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.",
     "sweep": "Run grids of parameters in batches; an interrupt never loses finished work.",
 }
 """First sentences of the help texts by name; `tests/test_quick_start.py` compares them."""
 
-_MODULES = {"paper": "figures", "sphere": "figures"}
+_MODULES = {"paper": "figures"}
 """Modules of `shaped_attention.commands` that do not have the name of their command."""
 
 

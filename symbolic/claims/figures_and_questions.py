@@ -75,7 +75,7 @@ CLAIMS = [
         Verdict.NOT_JUDGED,
         not_to_be_judged(
             "it is about one set of trained weights (Hugging Face albert-xlarge-v2), which this "
-            "project does not have. `figures/sphere_trained_histogram.py` draws the same histograms "
+            "project does not have. `figures/sphere_trained_histogram.py` draws the same picture "
             "from the hidden states of another trained model, which the package ships"
         ),
         at("004:246"),
