@@ -26,9 +26,7 @@ cosines = (unit @ unit.swapaxes(-1, -2))[:, *np.triu_indices(tokens, 1)]
 grid, shape = np.linspace(-0.4, 1.0, 400), (dimension - 1) / 2.0
 uniform = beta.pdf((1.0 + grid) / 2.0, shape, shape) / 2.0
 
-figure, axes = plt.subplots(
-    2, 4, figsize=(11.0, 5.2), sharex=True, sharey=True, layout="constrained"
-)
+figure, axes = plt.subplots(2, 4, figsize=(11.0, 5.2), sharey=True, layout="constrained")
 for layer, axis in enumerate(axes.flat[:layers]):
     here = cosines[layer]
     axis.hist(
@@ -45,13 +43,11 @@ for layer, axis in enumerate(axes.flat[:layers]):
     text = f"mean {here.mean():.2f}\n{100 * (here >= 0.9).mean():.1f} % above 0.9"
     axis.text(0.97, 0.95, text, transform=axis.transAxes, ha="right", va="top", fontsize=9)
     axis.set(title=f"layer {layer}" if layer else "embedding", xlim=(-0.4, 1.0))
-for axis in axes.flat[layers - 4 : layers]:
-    axis.set_xlabel("cosine of two tokens")
-    axis.tick_params(labelbottom=True)
 for axis in axes[:, 0]:
     axis.set_ylabel("density")
 for axis in axes.flat[layers:]:
     axis.axis("off")
     axis.legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
+figure.supxlabel("cosine of two tokens")
 figure.suptitle(f"Cosines of {tokens} tokens, $d$ = {dimension}, by layer of all-MiniLM-L6-v2")
 figure.savefig(OUT, dpi=160)

@@ -96,7 +96,7 @@ def test_unknown_places_are_refused(normalise):
         lambda: sphere_flow(attention, start, [1.0], normalise=normalise),
         lambda: sphere_network(attention, start, 0.1, 2, normalise=normalise),
     ):
-        with pytest.raises(ValueError, match=r"normalise must be ('after', 'before'|a string or)"):
+        with pytest.raises(ValueError, match=r"normalise must be ('after', 'before'|a string)"):
             run()
     with pytest.raises(ValueError, match="sigma must be 0 unless"):
         sphere_network(attention, start, 0.1, 2, sigma=1.0, normalise="before")
