@@ -167,7 +167,7 @@ ALL = pytest.mark.parametrize("made", CALLS, ids=NAMES)
 READ_ONLY = {"load", "open_sweep", "read_sweep"}
 """They return what others wrote."""
 
-HAND_ON = {"rerun", "figure_data"}
+HAND_ON = {"rerun"}
 """They return what a recorded function returns."""
 
 OF_SWEEPS = {"sweep_summary", "sweep_distances"}

@@ -71,8 +71,7 @@ def equiangular_cosine(
 
         ds/dt = 1 / q,   SA: q = (e^{beta (1 - g)} + N - 1) / (2 N);   USA: q = e^{-beta g} / 2.
 
-    Errors grow with e^beta, as do those of rounding t: up to 1e-9 at beta = 16 and up to 1e-3 at
-    beta = 30.
+    Errors grow with e^beta: up to 1e-9 at beta = 16 and up to 1e-3 at beta = 30.
 
     Parameters
     ----------

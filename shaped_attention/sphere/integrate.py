@@ -23,10 +23,7 @@ from shaped_attention.checks import argument_error, check_count, check_positive,
 from shaped_attention.numerics.threads import few_threads
 
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Map of tokens (B, N, r), times (B,) and indices of the samples (B,) to dx/dt (B, N, r).
-
-On the sphere dx/dt is the part of it that is tangent.
-"""
+"""Map of tokens (B, N, r), times (B,) and samples (B,) to dx/dt, tangent or not (B, N, r)."""
 
 Keep = Callable[[Tensor], Tensor]
 """Map of tokens or Gram matrices (B, ...) of a part of the samples to what is kept of each."""
@@ -34,9 +31,7 @@ Keep = Callable[[Tensor], Tensor]
 CHUNK_ENTRIES = 2**16
 """Token entries per chunk: few enough for the cache, enough to hide the interpreter's cost."""
 
-_SAFETY, _SHRINK, _GROW = 0.9, 0.2, 5.0
-_FIRST = 0.05
-_STABLE = 2.0
+_SAFETY, _SHRINK, _GROW, _FIRST, _STABLE = 0.9, 0.2, 5.0, 0.05, 2.0
 _MOST_STEPS = 1_000_000
 _FINEST = 1e-12
 

@@ -7,8 +7,6 @@
 with A the attention (and MLP) before the projection. As h -> 0 with time = layer * h, they converge
 to the flows of `sphere_flow` with an error of order h. With h = 1 the first is the network of
 Geshkovski, Letrouit, Polyanskiy and Rigollet (arXiv 2312.10794), section 2.
-
-The noise of random value matrices is that of `random_values`.
 """
 
 from __future__ import annotations

@@ -17,10 +17,6 @@ Gram matrix follows an SDE of its own. Before the rows are normalised, with U = 
 
 Ito's formula for R_ij / sqrt(R_ii R_jj) at R_ii = R_jj = 1 gives the drift of `noise_drift` and the
 bracket of `noise_bracket`; `symbolic.claims.random_values` proves both.
-
-The noise has a variance of order sigma^2 / d, but as d -> infinity the drift
-sigma^2 (S_ij - R_ij (S_ii + S_jj) / 2) remains: tokens that receive similar noise attract each
-other. If S = R, as for w = I, that drift vanishes.
 """
 
 from __future__ import annotations
