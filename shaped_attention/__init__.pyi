@@ -46,7 +46,6 @@ from .statistics import stopping
 from .statistics.check_block import check_block
 from .statistics.compare import compare
 from .statistics.comparison_text import format_comparison
-from .statistics.convergence import convergence
 from .statistics.density import density
 from .statistics.rates import distances_by_width
 from .sweep import (
@@ -89,7 +88,6 @@ __all__ = [
     "bounded",
     "check_block",
     "compare",
-    "convergence",
     "correlation_law",
     "correlations",
     "covariance_of",

@@ -69,10 +69,6 @@ RUNS: dict[str, Callable[[], object]] = {
     "SDE, clock, library routines": lambda: _sde("clock", HOT, LARGE, horizon=0.04)[:, :, :4, :4],
     "GPT-2": lambda: sa.simulate_model(sa.model_from_config(GPT2), 5, samples=2, seed=7)["V"],
     "Llama": lambda: sa.simulate_model(sa.model_from_config(LLAMA), 5, samples=2, seed=7)["V"],
-    # Without the fitted rates, which are found to the tolerance of a search, not to rounding.
-    "convergence": lambda: sa.convergence(HOT, V0, (16, 32), horizon=0.5, samples=8, seed=7)[
-        ["weak", "weak_error", "gain", "chain", "strong", "strong_error", "stopped", "extrapolated"]
-    ].to_dataarray(),
     "sphere, flow": lambda: sphere.sphere_flow(
         sphere.SphereAttention(1.0), sphere.uniform_start(3, 4, samples=2, seed=7), [0.0, 1.0]
     )["V"],

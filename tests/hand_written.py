@@ -15,7 +15,7 @@ import shaped_attention as sa
 from shaped_attention.blocks.activations import SHAPED_RELU
 from shaped_attention.blocks.attention import prepared
 from shaped_attention.blocks.score_moments import extended
-from shaped_attention.derived.state import State, total_factor
+from shaped_attention.derived.state import State
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
@@ -35,6 +35,15 @@ Rows = list[M]
 
 The second matrix is missing if the factor has as many columns as the group.
 """
+
+
+def total_factor(state: State) -> M:
+    """Return a factor of V, compressed if it has more columns than rows."""
+    factors = state.factors
+    if len(factors) == 1:
+        return compress(factors[0])
+    weight = 1.0 / len(factors) ** 0.5
+    return compress(concatenate([weight * factor for factor in factors]))
 
 
 def branch_rows(

@@ -127,13 +127,12 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         return sa.extend_sweep(copy, samples=samples, axes=axes)
 
     data = sa.open_sweep(store)
-    start, few = {"start": START}, {"samples": 4}
+    start = {"start": START}
     return {
         "alibi": (sa.alibi, {"tokens": 2, "slope": 0.5}),
         "bounded": (sa.bounded, {"low": 0.0, "high": 1.0}),
         "check_block": (sa.check_block, {"block": LAYER, "v0": V0, "samples": 100}),
         "compare": (sa.compare, {"first": chain, "second": second}),
-        "convergence": (sa.convergence, {"layer": LAYER, "v0": V0, "widths": [8, 16]} | few),
         "correlation_law": (
             sa.correlation_law,
             {"layer": LAYER, "v0": V0, "horizon": 0.1, "samples": 4, "cells": 4},

@@ -196,7 +196,6 @@ WITH_GRADIENT = torch.eye(2, dtype=torch.float64, requires_grad=True)
         network,
         chain,
         sde,
-        lambda v0: sa.convergence(LAYER, v0, (8, 16), samples=4),
         lambda v0: sa.distances_by_width(LAYER, v0, (8, 16), samples=4),
         lambda v0: sa.stopping.stopping_map(v0, [0.5], [1.0], width=8, samples=4),
         lambda v0: sa.vech(v0),

@@ -89,7 +89,6 @@ REFUSING = {
     "drift": lambda block: sa.drift(block, V0),
     "sde": lambda block: sa.integrate_sde(block, V0, horizon=0.1, step=0.1, samples=2),
     "law": lambda block: sa.explosion_law(block, V0),
-    "convergence": lambda block: sa.convergence(block, V0, horizon=0.1, widths=[8, 16], samples=4),
     "normalised": lambda block: sa.drift(sa.Normalised(block), V0),
     "parallel": lambda block: sa.drift(sa.Parallel(block, sa.ShapedMLP(0.5)), V0),
 }

@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 import shaped_attention as sa
 from shaped_attention import plots
 from shaped_attention.figures.panels import styled
-from shaped_attention.figures.paper import beyond, original
 from shaped_attention.figures.paper import plots as paper
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.statistics.stopping import explosion_table
@@ -100,20 +99,6 @@ def results():
     }
 
 
-def family():
-    """As of `figure_transformer`, of one width and made-up errors."""
-    data = original.densities({"one": BLOCK}, V0, 20, 10, 30, 0)
-    shape = (("model", "observable", "width"), np.full((1, 1, 2), 0.1))
-    by_width = {name: shape for name in ("distance", "weak", "weak_error")}
-    strong = {name: (shape[0][::2], shape[1][:, 0]) for name in ("strong", "strong_error")}
-    rates = {f"{n}rate{e}": (("model", "observable"), [[1.0]])
-             for n in ("", "weak_") for e in ("", "_error")}  # fmt: skip
-    rates |= {f"strong_rate{e}": ("model", [1.0]) for e in ("", "_error")}
-    data = data.assign(by_width | strong | rates | {"noise": ("width", [0.1, 0.1])})
-    data = data.assign_coords(observable=[beyond.SHOWN], width=[10, 20])
-    return data.assign_attrs(shown=beyond.SHOWN)
-
-
 def curves():
     return explosion_table(BLOCK, V0, [8, 16], horizon=0.25, step=0.125, samples=10, radius=2.0)
 
@@ -135,7 +120,6 @@ TABLE = {
         )
         for name, recipe in PAPER.items()
     },
-    "family_panels": (paper.family_panels, family),
     "explosion_probabilities": (paper.explosion_probabilities, curves),
     "heat_maps": (sweep_plots.heat_maps, lambda: over_a_grid("sampler", "tau0", "gamma")),
     "small_multiples": (

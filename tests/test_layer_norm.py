@@ -10,10 +10,18 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.derived.state import State, total_factor
+from shaped_attention.derived.state import State
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.specification import Specification
-from tests.hand_written import added, branches, centred, divided, root_of, step_of
+from tests.hand_written import (
+    added,
+    branches,
+    centred,
+    divided,
+    root_of,
+    step_of,
+    total_factor,
+)
 from tests.laws import same_law, with_state
 from tests.test_compiled import SINGULAR, assert_same_paths
 

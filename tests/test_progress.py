@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 import shaped_attention as sa
 from shaped_attention.commands.options import COMPILING, progress_option
-from shaped_attention.figures.paper import beyond
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.statistics.stopping import explosion_table
 
@@ -23,7 +22,6 @@ NETWORKS = {"width": 8, "depth": 2, "samples": 3}
 SMALL = {"betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2}
 CALLS = {
     "distances_by_width": lambda **p: sa.distances_by_width(LAYER, V0, [8, 16], samples=10, **p),
-    "convergence": lambda **p: sa.convergence(LAYER, V0, [8, 16], samples=10, **p),
     "stopping_map": lambda **p: sa.stopping.stopping_map(
         V0, [0.5], [1.0, 2.0], width=8, step=0.125, samples=2, **p
     ),
@@ -36,16 +34,15 @@ CALLS = {
     **{
         f"paper {name}": lambda r=recipe, **p: resolve_name(r.data)(**r.small, **p)
         for name, recipe in PAPER.items()
-        if name not in ("transformer", "causal", "heads", "speed")
+        if name != "speed"
     },
-    "paper transformer": lambda **p: beyond._family({"MLP": LAYER[1]}, 2, (8, 16), 16, 0, **p),
 }  # fmt: skip
 
 
 def test_every_figure_is_tried():
     """But for the measured times, which take no time, and those of one function."""
     tried = {name.removeprefix("paper ") for name in CALLS}
-    assert {*PAPER} - tried == {"causal", "heads", "speed"}
+    assert {*PAPER} - tried == {"speed"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -20,7 +20,7 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention import sphere
 from shaped_attention.architectures.layer_summary import model_summary
-from shaped_attention.figures.paper import beyond, original, speed
+from shaped_attention.figures.paper import speed
 from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
@@ -110,7 +110,6 @@ CALLS = [
     call(sa.simulate_chain, _SEED, layer=sa.Pattern([LAYER, BLOCK]), v0=V0, save_every=1, **_SIZE),
     call(sa.integrate_sde, _SEED, layer=LAYER, v0=V0, horizon=0.25, step=0.125, samples=3,
          method="direct", keep="observables"),
-    call(sa.convergence, _SEED, layer=LAYER[1], v0=V0, widths=(6, 8), horizon=0.5, samples=4),
     call(sa.distances_by_width, _SEED, layer=BLOCK, v0=V0, widths=[4, 8], samples=8,
          steps_per_layer=1),
     call(stopping.explosion_table, {"radius": 3.0}, layer=BLOCK, v0=V0.tolist(), widths=[8, 16],
@@ -178,15 +177,8 @@ PROBABILITY = cache(ScalarLaw.probability)
 
 
 @pytest.fixture(autouse=True)
-def small_families(monkeypatch):
-    """Three figures at a small width, without what takes minutes; exact probabilities once."""
-
-    def family(models, tokens, widths, samples, seed, progress, *_):
-        v0 = sa.equicorrelated(tokens, 0.2)
-        data = original.densities(models, v0, 16, 8, samples, seed)
-        return data.assign(strong=(("model", "width"), np.ones((len(models), len(widths)))))
-
-    monkeypatch.setattr(beyond, "_family", family)
+def exact_probabilities_once(monkeypatch):
+    """Exact probabilities once."""
     monkeypatch.setattr(ScalarLaw, "probability", PROBABILITY)
 
 

@@ -55,12 +55,6 @@ def test_cells_of_a_map_share_no_numbers():
     np.testing.assert_array_equal(cells(0, [0.7, 0.5], [40.0])[:, 1, 0], times[:, 0])
 
 
-def family(seed):
-    """The distances and densities of a family of two blocks, as the figures have them."""
-    models = {"attention": BLOCK, "causal": sa.ShapedAttention(0.5, mask="causal")}
-    beyond._family(models, 2, (8, 16), 10, seed, False, pairs=10)
-
-
 STUDIES = {
     "map": lambda seed: stopping_map(V0, [0.1, 0.2], [1.0, 2.0], width=10, samples=2, step=0.1,
                                      seed=seed),
@@ -103,14 +97,3 @@ def test_no_two_runs_of_a_sampler_have_one_seed(name, monkeypatch):
     assert len(used["simulate_chain"]) >= 6
     for seeds in used.values():
         assert len(set(seeds)) == len(seeds)
-
-
-def test_models_of_a_family_share_the_numbers_of_their_distances_alone(monkeypatch):
-    """By width the models have common random numbers; their densities have seeds of their own."""
-    seeds = seeds_of(family, monkeypatch)["integrate_sde"]
-    # A seed of the study: densities of two models, then two widths for each of two models.
-    for one in np.array(seeds).reshape(3, 6):
-        assert len(set(one[:2])) == 2
-        np.testing.assert_array_equal(one[2:4], one[4:6])
-        assert len(set(one)) == 4
-    assert len(set(seeds)) == 12

@@ -55,7 +55,6 @@ from shaped_attention.numerics.primitives import (
 )
 
 if TYPE_CHECKING:
-    from shaped_attention.blocks.coupling import Coupling
     from shaped_attention.blocks.limit import Limit
 
 
@@ -126,13 +125,6 @@ class ShapedAttention(AttentionFields, Block):
     def groups(self) -> int:
         """Number of heads, or 1 if they are mixed."""
         return 1 if self.output_projection else self.heads
-
-    @property
-    def coupling(self) -> Coupling:
-        """The coupling of the chain to the limit."""
-        from shaped_attention.blocks.attention_limit import ScoresCoupling
-
-        return ScoresCoupling(self)
 
     @property
     def limit(self) -> Limit | str:

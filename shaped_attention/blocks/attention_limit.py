@@ -21,13 +21,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from shaped_attention.blocks.attention_fields import AttentionFields
-from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.blocks.positions import is_per_head
 from shaped_attention.blocks.rotations import Angles
 from shaped_attention.blocks.score_moments import SMALLEST_NORMED, ScoreMoments
-from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
@@ -241,47 +239,3 @@ def _normed_sizes(block: AttentionFields, size: int | None) -> tuple[int, int] |
     if block.qk_norm.over == "head":
         return size, size
     return block.heads * size, block.heads // block.heads_per_key * size
-
-
-@dataclass(frozen=True)
-class ScoresCoupling(Coupling):
-    """Coupling by dZ_2 = K^T and by the W of W_O, both as sums over heads divided by sqrt H."""
-
-    block: AttentionFields
-
-    def reason_against(self, tokens: int, width: int) -> str:
-        """Return why the degrees of freedom do not allow a coupling; empty if they do."""
-        block = self.block
-        for name in ("kv_heads", "head_size"):
-            if getattr(block.sizes, name) is not None:
-                return f"attention with {name}={getattr(block.sizes, name)!r} is not coupled"
-        for name in ("rope", "qk_norm"):
-            if getattr(block, name) is not None:
-                return f"attention with {name}={getattr(block, name)!r} is not coupled"
-        if block.sizes.key_size is not None:
-            return (
-                f"with key_size={block.sizes.key_size} at all widths the scores of a layer are not "
-                "Gaussian"
-            )
-        least = tokens + 2 + (block.scores.query_bias > 0.0)
-        if block.keys(width) < least:
-            return f"at width {width} its keys have size {block.keys(width)}, below {least}"
-        if block.output_projection and width // block.heads < tokens + 2:
-            size = width // block.heads
-            return f"at width {width} its heads have size {size}, below {tokens + 2}"
-        return ""
-
-    def common(self, p: Parameters, handed: Handed, width: int) -> Tensor | float:
-        """Return the noise of the heads' values that W_O mixes."""
-        heads = self.block.heads
-        if not self.block.output_projection:
-            return 0.0
-        mixed = [wishart_noise(handed["values", h], width // heads) for h in range(heads)]
-        return p.gamma**2 / math.sqrt(heads) * torch.stack(mixed).sum(0)
-
-    def scores(self, handed: Handed) -> Tensor:
-        """Return the keys; the columns that a key bias adds cancel in the softmax."""
-        heads = self.block.heads
-        keys = torch.stack([handed["keys", h] for h in range(heads)]).sum(0) / math.sqrt(heads)
-        m = keys.shape[-1] - (self.block.scores.query_bias > 0.0)
-        return keys[:, :m].mT

@@ -65,7 +65,6 @@ from shaped_attention.numerics.primitives import M, sqrt
 from shaped_attention.numerics.primitives import Numbers as Numbers
 
 if TYPE_CHECKING:
-    from shaped_attention.blocks.coupling import Coupling
     from shaped_attention.blocks.limit import Limit
 
 if TYPE_CHECKING:
@@ -114,15 +113,10 @@ class Block(ABC):
             """The limit, or the reason why the block has no limit."""
 
         @property
-        def coupling(self) -> Coupling | str:
-            """The coupling of chain and limit, or the reason why the two are not coupled."""
-
-        @property
         def fixed(self) -> tuple[str, ...]:
             """Fields that neither change with depth nor have derivatives."""
     else:
         limit = "its limit is not given"
-        coupling = "it does not map its random numbers to increments of the limit (coupling)"
         fixed = ()
     overridden: ClassVar[tuple[str, ...]] = ()
     """Parts of the mathematics that a class changes in one that it derives from."""

@@ -1,15 +1,14 @@
 """What a block must not inherit in silence from a block whose mathematics it overrides.
 
-Limit and coupling are derived from the other methods, and so is a `root` that a block has in place
-of the one derived from `branch`. A class that overrides one of these declares its own version of
+The limit rests on the other methods, and so does a `root` that a block has in place of the one
+derived from `branch`. A class that overrides one of these declares its own version of
 what rests on it, or says that the parent's still holds, as in ``limit = Parent.limit``.
 """
 
 from __future__ import annotations
 
 _NOT_MATHEMATICS = frozenset({
-    "limit", "coupling", "no_chain", "fixed", "overridden", "check", "specification",
-    "attention_weights",
+    "limit", "no_chain", "fixed", "overridden", "check", "specification", "attention_weights",
 })  # fmt: skip
 """Attributes of blocks that may be overridden without consequences for the others."""
 
@@ -19,9 +18,8 @@ def withdraw_inherited(cls: type, base: type) -> None:
 
     `base` is the class of all blocks, on which nothing rests.
     """
-    for name in ("limit", "coupling"):
-        if name in vars(cls) and vars(cls)[name] is None:
-            setattr(cls, name, f"{cls.__name__} declares that there is none")
+    if "limit" in vars(cls) and vars(cls)["limit"] is None:
+        cls.limit = f"{cls.__name__} declares that there is none"  # type: ignore[attr-defined]
     parent = next((x for x in cls.__mro__[1:] if x is not base and issubclass(x, base)), None)
     if parent is None:
         return
@@ -34,9 +32,8 @@ def withdraw_inherited(cls: type, base: type) -> None:
         return
     declared = {name for kind in ahead for name in vars(kind)}
     cls.overridden = tuple(dict.fromkeys((*parent.overridden, *overridden)))  # type: ignore[attr-defined]
-    for name in ("limit", "coupling"):
-        if name not in declared and not isinstance(getattr(parent, name), str):
-            setattr(cls, name, _reason(cls, parent, overridden, name))
+    if "limit" not in declared and not isinstance(parent.limit, str):  # type: ignore[attr-defined]
+        cls.limit = _reason(cls, parent, overridden, "limit")  # type: ignore[attr-defined]
     replaced = parent.root is not base.root  # type: ignore[attr-defined]
     if replaced and "branch" in overridden and not {"root", "step", "no_chain"} & declared:
         cls.no_chain = _reason(cls, parent, ["branch"], "root")  # type: ignore[attr-defined]

@@ -30,7 +30,6 @@ from shaped_attention.blocks.activations import (
     shaped_gate,
 )
 from shaped_attention.blocks.base import Block, Project, Tokens
-from shaped_attention.blocks.coupling import Coupling, Handed, wishart_noise
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.mlp_limit import HiddenLimit, ReLULimit, SmoothLimit
 from shaped_attention.blocks.parameters import (
@@ -51,41 +50,11 @@ from shaped_attention.checks import (
     check_positive,
     check_range,
 )
-from shaped_attention.libraries import Tensor
-from shaped_attention.numerics.primitives import M, cholesky, leaky, sqrt
+from shaped_attention.numerics.primitives import M, leaky, sqrt
 
 _LARGEST_C = 1e12
 _SMALLEST_SLOPE = 1e-12
 """Below, a slope 1 + c / sqrt n is mostly the rounding of c."""
-
-
-@dataclass(frozen=True)
-class HiddenCoupling(Coupling):
-    """Coupling of chain and limit: to leading order the hidden units are the hidden Gaussians."""
-
-    hidden_ratio: float = 1.0
-    gated: bool = False
-
-    def reason_against(self, tokens: int, width: int) -> str:
-        """Return a reason if the hidden units are too few for Bartlett's factor."""
-        units, least = _units(self.hidden_ratio, width), 2 * tokens + 2
-        # Layers that are too narrow themselves are refused elsewhere.
-        if units >= min(least, width):
-            return ""
-        return f"it has {units} hidden units, fewer than {least}"
-
-    def common(self, p: Parameters, handed: Handed, width: int) -> Tensor:
-        """Return gamma^2 sqrt(n / d) W of the Gram of the hidden Gaussians, of u if gated."""
-        gram, units = handed["hidden", 0], _units(self.hidden_ratio, width)
-        if self.gated:
-            m = gram.shape[-1] // 2
-            gram = gram[..., m:, m:]
-        noise = p.gamma**2 * wishart_noise(cholesky(gram), units)
-        return noise if units == width else math.sqrt(width / units) * noise
-
-
-def _units(hidden_ratio: float, width: int) -> int:
-    return round(hidden_ratio * width)
 
 
 @dataclass(frozen=True)
@@ -181,11 +150,6 @@ class ShapedMLP(Block):
         return ("hidden_ratio", "gate_bias", "input_scale", *self._unused)
 
     @property
-    def coupling(self) -> Coupling:
-        """The coupling of the chain to the limit."""
-        return HiddenCoupling(self.hidden_ratio, self.gated)
-
-    @property
     def phi(self) -> Activation:
         """The function phi that `activation` names; not for the shaped ReLU."""
         return activation_named(self.activation)
@@ -216,7 +180,7 @@ class ShapedMLP(Block):
 
     def units(self, width: int) -> int:
         """Return the number of hidden units at a width."""
-        return _units(self.hidden_ratio, width) if self.hidden is None else self.hidden
+        return round(self.hidden_ratio * width) if self.hidden is None else self.hidden
 
     def widest(self, width: int) -> int:
         """Return the width, or the number of hidden units if it is larger."""

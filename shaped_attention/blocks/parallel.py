@@ -92,8 +92,6 @@ class Parallel(Block):
     blocks: tuple[Block, ...]
     skip: Parameter | None = None
 
-    coupling = "branches in parallel are not coupled"
-
     def __init__(
         self, *branches: Any, blocks: Sequence[Any] = (), skip: Parameter | None = None
     ) -> None:

@@ -1,4 +1,4 @@
-"""Whether blocks have a limit, an exact chain and a coupling, and can be stored; why not."""
+"""Whether blocks have a limit and an exact chain, and can be stored; why not."""
 
 from __future__ import annotations
 
@@ -57,12 +57,6 @@ def _on_the_circle(skip: Parameter, gamma: Parameter) -> bool:
     if isinstance(skip, Schedule) or isinstance(gamma, Schedule):
         return False
     return math.isclose(skip**2 + gamma**2, 1.0, rel_tol=1e-12)
-
-
-def coupling_reason(block: Block, tokens: int, width: int) -> str:
-    """Return why chain and limit of a block cannot be coupled; empty if they can."""
-    coupling = block.coupling
-    return coupling if isinstance(coupling, str) else coupling.reason_against(tokens, width)
 
 
 def check_chain(layer: Layer) -> None:

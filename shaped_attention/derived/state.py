@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from shaped_attention.numerics.primitives import (
     M,
     columns,
-    compress,
     concatenate,
     lower,
 )
@@ -52,15 +51,6 @@ def covariance(state: State) -> Any:
     """Return V (m, m), of the same type as the state's factors."""
     grams = [factor @ factor.mT for factor in state.factors]
     return sum(grams[1:], grams[0]) * (1.0 / len(grams))
-
-
-def total_factor(state: State) -> Any:
-    """Return a factor of V, compressed if it has more columns than rows."""
-    factors = state.factors
-    if len(factors) == 1:
-        return compress(factors[0])
-    weight = 1.0 / len(factors) ** 0.5
-    return compress(concatenate([weight * factor for factor in factors]))
 
 
 def turned(parts: list[M], means: bool) -> M:

@@ -119,14 +119,6 @@ class Paths(Batch):
         """Return the Brownian increments of a step of the limit, valid until the next call."""
         return self._brownian.increments(self, step)
 
-    def euler(self, increments: Any) -> None:
-        """Take one step of the limit with given Brownian increments, in all paths that move."""
-        point = int(self.grid[0])
-        drift, noise = self.drift_and_noise(self.state, increments, point)
-        self.state = (self.state + drift) + noise
-        self.grid += 1
-        self.taken += 1
-
     def drift_and_noise(self, state: Any, increments: Any, point: int) -> tuple[Any, Any]:
         """Return drift times step, and noise, at a grid point and a state, for an integrator.
 
@@ -143,7 +135,7 @@ class Paths(Batch):
         return where(moving, drift, 0.0), where(moving, noise, 0.0)
 
     def finish(self) -> None:
-        """Stop the paths that are outside the radius after the last step of `euler`."""
+        """Stop the paths that are outside the radius after the last step of an integrator."""
         self._stop_outside(self.alive, int(self.grid[0]) * self.task.dt)
 
     @property

@@ -5,13 +5,9 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _ATTENTION = "shaped_attention/blocks/attention.py"
-_ATTENTION_COUPLING = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
 _ATTENTION_SCORES = "shaped_attention/blocks/attention.py"
-_BRANCH = "shaped_attention/blocks/state.py"
-_CONVERGENCE = "shaped_attention/statistics/convergence.py"
-_COUPLING = "shaped_attention/blocks/coupling.py"
 _LIMIT = "shaped_attention/theory/moments.py"
 _MASK = "shaped_attention/blocks/positions.py"
 _ROTATIONS = "shaped_attention/blocks/rotations.py"
@@ -115,38 +111,6 @@ ATTENTION = [
         blind=True,
     ),
     Mutant(
-        "attention-coupling-keys-by-heads",
-        _ATTENTION_COUPLING,
-        "range(heads)]).sum(0) / math.sqrt(heads)",
-        "range(heads)]).sum(0) / heads",
-        ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion[heads]",),
-        blind=True,
-    ),
-    Mutant(
-        "attention-coupling-projection-gamma",
-        _ATTENTION_COUPLING,
-        "return p.gamma**2 / math.sqrt(heads) * torch",
-        "return p.gamma / math.sqrt(heads) * torch",
-        ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion[projection]",),
-        blind=True,
-    ),
-    Mutant(
-        "coupling-branch-wishart-gamma",
-        _COUPLING,
-        "gamma**2 * wishart_noise(rest, dof)",
-        "gamma * wishart_noise(rest, dof)",
-        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[attention]",),
-        blind=True,
-    ),
-    Mutant(
-        "coupling-diagonal-variance-one",
-        _COUPLING,
-        "return -math.sqrt(2.0) * torch.from_numpy",
-        "return -torch.from_numpy",
-        ("test_coupling.py::test_quantile_coupling_makes_normals[4]",),
-        blind=True,
-    ),
-    Mutant(
         "attention-centre-ignores-mask",
         _ATTENTION,
         "return seen - constant(w, like=logits)\n",
@@ -245,20 +209,6 @@ ATTENTION = [
         "return values + mixed if self.shaping.identity else mixed",
         "return 2.0 * values + mixed if self.identity else mixed",
         ("test_real_weights.py::test_attention[block0-formula0]",),
-    ),
-    Mutant(
-        "coupling-cross-term-without-skip",
-        _COUPLING,
-        "return skip * gamma * (gaussian",
-        "return gamma * (gaussian",
-        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[attention]",),
-    ),
-    Mutant(
-        "coupling-groups-not-by-root",
-        _CONVERGENCE,
-        "+ noise / math.sqrt(groups)",
-        "+ noise / groups",
-        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[heads]",),
     ),
     Mutant(
         "rope-turned-backwards",

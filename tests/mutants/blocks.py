@@ -5,14 +5,12 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _BASE = "shaped_attention/blocks/base.py"
-_BRANCH = "shaped_attention/blocks/state.py"
 _DRAWS = "shaped_attention/numerics/draws.py"
 _LIMIT = "shaped_attention/blocks/limit.py"
 _MLP = "shaped_attention/blocks/mlp.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NAMED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
 _NORMALISED = "shaped_attention/blocks/normalised.py"
-_NORMS = "shaped_attention/blocks/state.py"
 _TASK = "shaped_attention/samplers/task.py"
 _PARALLEL = "shaped_attention/blocks/parallel.py"
 _STEPS = "shaped_attention/samplers/steps.py"
@@ -73,14 +71,6 @@ BLOCKS = [
         "s * (math.pi - torch.arccos(s))",
         "s * torch.arccos(s)",
         ("test_limit.py::test_mlp_drift_is_the_limit_of_the_exact_kernel",),
-        blind=True,
-    ),
-    Mutant(
-        "mlp-coupling-dof",
-        "shaped_attention/blocks/mlp.py",
-        "wishart_noise(cholesky(gram), units)",
-        "wishart_noise(cholesky(gram), units - 1)",
-        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",),
         blind=True,
     ),
     Mutant(
@@ -213,20 +203,6 @@ BLOCKS = [
         "moved = function(inner if bias == 0.0 else inner + bias)",
         "moved = function(inner)",
         ("test_gates.py::test_gated_networks_can_be_trained",),
-    ),
-    Mutant(
-        "mlp-coupling-of-the-gate",
-        _MLP,
-        "gram = gram[..., m:, m:]",
-        "gram = gram[..., m:, :m]",
-        ("test_coupling.py::test_what_drives_the_limit_is_a_brownian_motion[gated]",),
-    ),
-    Mutant(
-        "mlp-coupling-gamma",
-        _MLP,
-        "noise = p.gamma**2 * wishart_noise",
-        "noise = p.gamma * wishart_noise",
-        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[MLP]",),
     ),
     Mutant(
         "branch-orthogonal-part-without-root",

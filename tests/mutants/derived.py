@@ -179,14 +179,6 @@ DERIVED = [
         blind=True,
     ),
     Mutant(
-        "factor-of-all-groups-times-their-root",
-        _FOLDER + "state.py",
-        "weight = 1.0 / len(factors) ** 0.5",
-        "weight = 1.0 * len(factors) ** 0.5",
-        ("test_derived_roots.py::test_same_paths[attention, heads]",),
-        blind=True,
-    ),
-    Mutant(
         "core-of-one-side",
         _FOLDER + "products.py",
         "if left is not None and right is not None and not space.explicit:",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _COMPARE = "shaped_attention/statistics/compare.py"
-_CONVERGENCE = "shaped_attention/statistics/convergence.py"
 _DENSITY = "shaped_attention/statistics/density.py"
 _DISTANCES = "shaped_attention/statistics/distances.py"
 _OBSERVABLES = "shaped_attention/numerics/observables.py"
@@ -97,24 +96,6 @@ ESTIMATES = [
         blind=True,
     ),
     Mutant(
-        "convergence-dof-of-whole-width",
-        _CONVERGENCE,
-        "dof = width // groups - task.tokens",
-        "dof = width - task.tokens",
-        ("test_coupling.py::test_the_sde_of_a_pair_has_the_law_of_the_sde[heads]",),
-        blind=True,
-    ),
-    Mutant(
-        "convergence-extrapolation",
-        _CONVERGENCE,
-        "2 * chain[-1] - chain[-2]",
-        "1.5 * chain[-1] - 0.5 * chain[-2]",
-        (
-            "test_coupling.py::test_the_extrapolated_value_is_the_constant_of_a_line_in_one_over_the_width",
-        ),
-        blind=True,
-    ),
-    Mutant(
         "rates-error-of-amplitude",
         _RATES,
         "covariance[1, 1]",
@@ -195,20 +176,6 @@ ESTIMATES = [
             "test_distances.py::test_the_rank_of_a_quantile_is_the_lowest_that_keeps_the_level"
             "[19-0.5]",
         ),
-    ),
-    Mutant(
-        "convergence-gain-of-one-side",
-        _CONVERGENCE,
-        "independent = chain.var(axis=1) + limit.var(axis=1)",
-        "independent = chain.var(axis=1)",
-        ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
-    ),
-    Mutant(
-        "convergence-strong-error-of-one-path",
-        _CONVERGENCE,
-        "distance.std() / root",
-        "distance.std() / samples",
-        ("test_coupling.py::test_errors_and_gain_are_those_of_the_pairs",),
     ),
     Mutant(
         "sweep-distances-of-densities",

@@ -99,34 +99,6 @@ FIGURES: dict[str, Recipe] = {
         options={"gammas": (0.02, 0.05, 0.2), "tokens": 4, "width": 200, "samples": 100},
         small={"gammas": (0.1,), "width": 20, "samples": 10, "tokens": 2},
     ),
-    "transformer": _recipe(
-        "beyond:figure_transformer",
-        "plots:family_panels",
-        "Attention, MLP and both alternating, gamma = 1/2, with the SDE of the whole transformer.",
-        "Networks approach the SDE of each block, and of both in turn, as they get wider\n"
-        r"$\gamma=1/2$, $\tau_0=1$, $t=0.5$, $m=%(tokens)d$",
-        options={"tokens": 4, "samples": 2**16},
-        small={"samples": 64, "tokens": 2},
-    ),
-    "causal": _recipe(
-        "beyond:figure_causal",
-        "plots:family_panels",
-        "Causal against full attention, gamma = 1/sqrt 2 so that the mask has a visible effect.",
-        "Networks with a causal mask approach their SDE as fast as without\n"
-        r"$\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$, $m=%(tokens)d$",
-        options={"tokens": 4, "samples": 2**15},
-        small={"samples": 64, "tokens": 2},
-    ),
-    "heads": _recipe(
-        "beyond:figure_heads",
-        "plots:family_panels",
-        "1, 2 and 8 heads without an output projection, gamma = 1/sqrt 2, tau_0 = 1.",
-        r"From 1 to 8 heads the law of $\rho_{0,1}$ moves by a KS distance below %(apart).2f;"
-        "\ncoupled paths are %(farther).2g times as far from those of the SDE\n"
-        r"$\gamma=1/\sqrt{2}$, $\tau_0=1$, $t=0.5$, $m=%(tokens)d$",
-        options={"tokens": 2, "samples": 2**15},
-        small={"samples": 64, "tokens": 2},
-    ),
     "tokens": _recipe(
         "beyond:figure_tokens",
         "law_plots:density_panels",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import seaborn as sns
 import xarray as xr
-from matplotlib.axes import Axes
-from matplotlib.ticker import LogFormatterSciNotation, NullLocator
 from numpy.typing import NDArray
 
 from shaped_attention.figures.labels import LAYER, TIME, observable_label, parameter_label
@@ -14,14 +12,12 @@ from shaped_attention.figures.panels import (
     COLORS,
     OF_DENSITIES,
     OF_SAMPLES,
-    UNRESOLVED,
     Drawn,
     Panels,
     Target,
     look,
     styled,
 )
-from shaped_attention.figures.paper.law_plots import draw_laws
 from shaped_attention.statistics.density import Floats
 from shaped_attention.statistics.proportions import fraction_bounds, quantile_bounds
 
@@ -111,50 +107,6 @@ def _tenth_out(times: Floats, horizon: float) -> tuple[Floats, NDArray[np.str_]]
 
 
 @styled
-def family_panels(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
-    """Draw densities by model at the largest width, and errors by width that data have.
-
-    The errors are the KS distance to the SDE and coupled weak and strong errors, with their rates.
-    A weak error within two standard errors of 0 is left out.
-    """
-    models, widths = data["model"].values, data["width"].values
-    symbol = observable_label(data.attrs["shown"])
-    labels = {
-        "distance": f"KS distance of {symbol}, chain and SDE",
-        "weak": f"|difference of means of {symbol}|, coupled",
-        "strong": r"mean of $|V_{\mathrm{chain}} - V_{\mathrm{SDE}}|\,/\,|V_0|$, coupled",
-    }
-    labels = {name: label for name, label in labels.items() if name in data}
-    count = len(models) + len(labels)
-    columns = 2 if count == 4 else 3
-    panels = Panels(ax, [*models, *labels], (1.0 + 4.0 * columns, 8.0), columns)
-    laws = panels.axes[: len(models)]
-    draw_laws(laws, data, "rho", models)
-    for axis in laws:
-        axis.set(xlabel=rf"{_RHO} at $n$ = {widths[-1]}", ylabel="density")
-    for axis, (name, label) in zip(panels.axes[len(models) :], labels.items(), strict=True):
-        one = data if name == "strong" else data.sel(observable=data.attrs["shown"])
-        if name == "distance":
-            one = one.assign(distance_error=xr.full_like(one[name], float(np.max(data["noise"]))))
-            axis.axhspan(
-                0.0, 1.7 * float(np.max(data["noise"])), color=UNRESOLVED, label="equal laws"
-            )
-        elif name == "weak":
-            size = abs(one[name])
-            one = one.assign(weak=size.where(size > 2 * one["weak_error"]))
-        _against_width(axis, one, name, "rate" if name == "distance" else f"{name}_rate")
-        axis.set(xscale="log", yscale="log", xlabel=parameter_label("width"), ylabel=label)
-        axis.set_xticks(widths, [str(n) for n in widths])
-        axis.xaxis.set_minor_locator(NullLocator())
-        # Often the axis has no power of ten.
-        axis.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.5, 0.5)))
-        axis.tick_params(axis="y", which="minor", labelsize="x-small")
-        axis.legend(fontsize="x-small")
-    laws[0].legend(fontsize="x-small")
-    return panels.finish(title, note=f"{OF_DENSITIES}; bars: two standard errors")
-
-
-@styled
 def eigenvalue_paths(data: xr.Dataset, title: str | None = None, *, ax: Target = None) -> Drawn:
     """Draw the largest eigenvalue against time: paths thin, the median thick; chain and SDE."""
     gammas = data["gamma"].values
@@ -189,16 +141,3 @@ def explosion_probabilities(
     axis.set_ylim(bottom=0.0)
     axis.legend(fontsize="small")
     return panels.finish(title, note=OF_DENSITIES)
-
-
-def _against_width(axis: Axes, data: xr.Dataset, name: str, rate: str) -> None:
-    for k, model in enumerate(data["model"].values):
-        one = data.sel(model=model)
-        fit = f"rate {float(one[rate]):.2f} ± {float(one[rate + '_error']):.2f}"
-        if np.isnan(one[rate]):
-            fit = "too small for a rate"
-        spread = 2.0 * one[f"{name}_error"].values if f"{name}_error" in one else None
-        axis.errorbar(
-            data["width"].values, one[name].values, yerr=spread, marker="o", capsize=2.0,
-            label=f"{model}: {fit}", **look(k),
-        )  # fmt: skip
