@@ -60,7 +60,6 @@ from .sweep import (
     sweep_summary,
 )
 from .theory.drift_diffusion import diffusion, drift
-from .theory.explosion.correlation import correlation_law
 from .theory.explosion.law import explosion_law
 from .torch_models import scores
 from .torch_models.covariances import record_covariances
@@ -88,7 +87,6 @@ __all__ = [
     "bounded",
     "check_block",
     "compare",
-    "correlation_law",
     "correlations",
     "covariance_of",
     "density",

@@ -11,7 +11,6 @@ k is the linear rate of a layer, gamma^2 (2 - gamma^2) for attention without an 
 | A V A^T as tau_0 -> infinity, any width | started from A V_0 A^T | (a symmetry) |
 | explosion, passage of u, two tokens and others | `ScalarLaw` | `explosion_law` |
 | u without explosion, a <= 1/2 | E u^-2 | `inverse_square` |
-| rest of V for two tokens, given u | log d and beta are normal | `correlation_law` |
 """
 
 from __future__ import annotations

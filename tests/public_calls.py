@@ -133,10 +133,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "bounded": (sa.bounded, {"low": 0.0, "high": 1.0}),
         "check_block": (sa.check_block, {"block": LAYER, "v0": V0, "samples": 100}),
         "compare": (sa.compare, {"first": chain, "second": second}),
-        "correlation_law": (
-            sa.correlation_law,
-            {"layer": LAYER, "v0": V0, "horizon": 0.1, "samples": 4, "cells": 4},
-        ),
         "correlations": (sa.correlations, {"v": V0}),
         "covariance_of": (sa.covariance_of, {"tokens": V0}),
         "density": (sa.density, {"result": chain, "observable": "rho[0,1]", "points": 5}),

@@ -166,7 +166,6 @@ def test_bounds_have_no_density():
         ("density", lambda: law.density([0.5])),
         ("curve", lambda: law.curve([0.5])),
         ("quantile", lambda: law.quantile(0.1)),
-        ("gradient", lambda: law.gradient()),
     ):
         with pytest.raises(ValueError, match=f"^layer=Shaped.* the {name} needs an exact law$"):
             call()

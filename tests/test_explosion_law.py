@@ -1,4 +1,4 @@
-"""`explosion_law`: which layers have an exact law, its numbers, its gradient, and its bounds."""
+"""`explosion_law`: which layers have an exact law, its numbers, and its bounds."""
 
 from __future__ import annotations
 
@@ -145,47 +145,6 @@ def test_density_curve_and_quantile():
     assert law.quantile(0.0) == law.quantile(0.3, level=1.0) == 0.0
     assert law.probability(0.0) == 0.0
     assert law.probability(0.0, 1.0) == law.probability(level=1.6) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("horizon", "level"), [(None, None), (0.75, None), (0.75, 10.0), (None, 9)]
-)
-def test_gradient_is_that_of_central_differences(horizon, level):
-    """To 1e-5: for attention with a linear MLP, in gamma, tau_0 and u_0."""
-
-    def at(gamma, tau0, inner, size=1.0):
-        layer = [ShapedAttention(gamma, tau0), ShapedMLP(inner, 0.5, 0.5)]
-        return explosion_law(layer, size * V2)
-
-    found = at(0.6, 0.5, 0.3).gradient(horizon, level)
-    h = 1e-4
-
-    def slope(*change):
-        ends = [
-            at(*(x + sign * h * dx for x, dx in zip((0.6, 0.5, 0.3, 1.0), change, strict=True)))
-            for sign in (1, -1)
-        ]
-        up, down = (end.probability(horizon, level) for end in ends)
-        return (up - down) / (2 * h)
-
-    first, second = found.parameters
-    assert first["gamma"] == pytest.approx(slope(1, 0, 0, 0), rel=1e-5)
-    assert first["tau0"] == pytest.approx(slope(0, 1, 0, 0), rel=1e-5)
-    assert second["gamma"] == pytest.approx(slope(0, 0, 1, 0), rel=1e-5)
-    assert 1.6 * found.u0 == pytest.approx(slope(0, 0, 0, 1), rel=1e-5)
-    assert set(second) == {"gamma", "c_plus", "c_minus"}
-    assert abs(first["gamma"]) > 0.01
-
-
-def test_gradient_has_the_form_of_parameters():
-    found = explosion_law(ATTENTION, V2).gradient()
-    assert set(found.parameters) == {"gamma", "tau0"}
-    both = sa.Parallel([ATTENTION, ShapedMLP(0.3, 0.0, 0.0)])
-    inner = explosion_law(both, V2).gradient().parameters["blocks"]
-    assert [set(x) for x in inner] == [{"gamma", "tau0"}, {"gamma", "c_plus", "c_minus"}]
-    never = explosion_law(ShapedAttention(0.8), V2).gradient(0.5)
-    assert never.parameters == {"gamma": 0.0, "tau0": 0.0}
-    assert never.u0 == 0.0
 
 
 CAUSAL = ShapedAttention(0.4, mask="causal")

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from shaped_attention.theory.explosion import scalar_law
-from shaped_attention.theory.explosion.passage_table import _Chain, _grid, passage_table
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw, precise
 from tests.exact_laws import inverse_square
+from tests.finite_differences import Chain, grid_of
 
 
 def two_tokens(gamma, tau0, u0=1.6, mu=0.0, heads=1):
@@ -56,13 +56,13 @@ def test_an_explosion_is_the_passage_of_a_high_level(name):
 
 def passage_curve(law, times, level, cells=200):
     """P(u reaches a finite level by t) by finite differences, without the errors h^2 and h^4."""
-    coarse, start = _grid(law, max(times), level, cells)
+    coarse, start = grid_of(law, max(times), level, cells)
     found = []
     for refinement in (1, 2, 4):
         step = (coarse[1] - coarse[0]) / refinement
         nodes = coarse[-1] + step * np.arange(-cells * refinement, 1)
-        grid = _Chain(law, nodes)
-        found.append([grid.propagator(t)[0][start * refinement, -1] for t in times])
+        grid = Chain(law, nodes)
+        found.append([grid.propagator(t)[start * refinement, -1] for t in times])
     once = [(4 * np.array(fine) - coarse) / 3 for coarse, fine in pairwise(found)]
     return (16 * once[1] - once[0]) / 15
 
@@ -154,30 +154,11 @@ def test_levels_are_reached_without_explosion():
     assert law.ever(100.0) == pytest.approx(law.probability(1e6, 100.0), rel=1e-6)
 
 
-def test_table_of_passage_probabilities():
-    """log h within 2 % and its slope within 3 % of the Laplace inversion where h > 1e-8."""
-    law, level = two_tokens(0.35, 1.0), 1000.0
-    table = passage_table(law, 0.75, level)
-    checked = 0
-    for t in (0.75, 0.2, 0.05):
-        for u in (1.6, 5.0, 20.0, 900.0):
-            low, exact, high = (
-                math.log(replace(law, u0=x).probability(t, level))
-                for x in (u / 1.001, u, u * 1.001)
-            )
-            if exact > math.log(1e-8):
-                checked += 1
-                assert table.slope(t, u, 0) == pytest.approx(exact, rel=0.02)
-                slope = (high - low) / (2 * math.log(1.001))
-                assert table.slope(t, u) == pytest.approx(slope, rel=0.03)
-    assert checked >= 9
-
-
 def test_marginal_law_of_u():
     """Its mass is that of paths below the level; E 1/u^2 of a <= 1/2 is the Pearson moment."""
     law, horizon, level = two_tokens(0.8, 0.5), 0.5, 1e3
-    nodes, start = _grid(law, horizon, level, 800)
-    row, h = _Chain(law, nodes).propagator(horizon)[0][start], nodes[1] - nodes[0]
+    nodes, start = grid_of(law, horizon, level, 800)
+    row, h = Chain(law, nodes).propagator(horizon)[start], nodes[1] - nodes[0]
     u, density = np.exp(nodes[:-1]), row[:-1] / h
     left = 1.0 - law.probability(horizon, level)
     assert density.sum() * h == pytest.approx(left, abs=2e-5)

@@ -143,8 +143,6 @@ CALLS = [
          density=np.arange(1, 9) / (9 * np.pi)),
     *(call(resolve_name(r.data), _SEED, **r.small) for r in PAPER.values() if r.random),
     call(speed.figure_speed, {"measurements": OTHER_TIMES}),
-    call(sa.correlation_law, _SEED, layer=sa.ShapedAttention(0.4, heads=2), v0=V0, horizon=0.1,
-         samples=4, cells=4),
     call(sa.gradient_norms, _SEED, layer=LAYER, v0=V0.tolist(), width=8, depth=2, samples=3),
     call(sa.lyapunov, _SEED, layer=LAYER, v0=V0.tolist(), width=8, depth=2, samples=3),
     call(sa.neural_tangent_kernel, _SEED, layer=LAYER, v0=V0.tolist(), width=8, depth=2, samples=3),

@@ -46,31 +46,6 @@ def overridden(
     return Pattern(new), tensors
 
 
-def numbers_of(layer: Layer) -> Any:
-    """Return the values of all parameters as new tensors, in the form of `parameters`.
-
-    Schedules and skip weights, which the values determine, are left out.
-    """
-    blocks = [block for layer_blocks in pattern_of(layer) for block in layer_blocks]
-    numbers = [_numbers_of(block) for block in blocks]
-    return numbers[0] if isinstance(layer, Block) else numbers
-
-
-def _numbers_of(block: Block) -> dict[str, Any]:
-    numbers: dict[str, Any] = {}
-    for entry in fields(block):
-        field = getattr(block, entry.name)
-        if inner := blocks_in(field):
-            numbers[entry.name] = like(field, [_numbers_of(x) for x in inner])
-        elif (
-            _is_number(entry.type, field)
-            and not isinstance(field, Schedule)
-            and entry.name not in (*block.fixed, "skip")
-        ):
-            numbers[entry.name] = torch.tensor(float(field), dtype=torch.float64)
-    return numbers
-
-
 def _for_each(blocks: Sequence[Block], parameters: Any) -> list[Overrides]:
     if parameters is None:
         return [{} for _ in blocks]

@@ -9,7 +9,6 @@ _ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
 _BOUNDS = "shaped_attention/theory/explosion/bounds.py"
 _CLOCK_STEP = "shaped_attention/samplers/clock_step.py"
 _CLOCK_TILES = "shaped_attention/numerics/clock_tiles.py"
-_CORRELATION = "shaped_attention/theory/explosion/correlation.py"
 _EXACT_LAWS = "tests/exact_laws.py"
 _EXPLOSIONS = "shaped_attention/statistics/explosion_estimate.py"
 _PATHS = "shaped_attention/samplers/paths.py"
@@ -112,14 +111,6 @@ EXPLOSION = [
         "rate = math.sqrt(m * beta / (2.0 * law.k))",
         "rate = math.sqrt(beta / (2.0 * law.k))",
         ("test_explosion_bounds.py::test_bound_for_any_number_of_tokens[False-2]",),
-        blind=True,
-    ),
-    Mutant(
-        "correlation-half-delta-in-the-determinant",
-        _CORRELATION,
-        "(law.alpha - 0.25 * law.delta) * squares",
-        "(law.alpha - 0.5 * law.delta) * squares",
-        ("test_correlation_law.py::test_final_values_have_the_law_of_the_determinant",),
         blind=True,
     ),
     Mutant(

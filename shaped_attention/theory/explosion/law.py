@@ -23,9 +23,7 @@ from shaped_attention.checks import (
 )
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.theory.explosion.bounds import bounds_of
-from shaped_attention.theory.explosion.gradient import Gradient, gradient
 from shaped_attention.theory.explosion.reduction import (
-    Reduction,
     reduction_of,
     scalar_law,
     without_attention,
@@ -64,7 +62,6 @@ class ExplosionLaw:
     u0: float
     coefficients: Any
     _layer: Layer
-    _reduction: Reduction | None = None
 
     def __repr__(self) -> str:
         """Return kind, scalar, the probability of an explosion, and the reason."""
@@ -171,22 +168,6 @@ class ExplosionLaw:
             low, high = low - 1.0, low
         return math.exp(optimize.brentq(excess, low, high, xtol=1e-12, rtol=1e-12))
 
-    def gradient(self, horizon: float | None = None, level: float | None = None) -> Gradient:
-        """Return the derivatives of the probability in the layer's parameters and in u_0.
-
-        They are those of the exact law. Derivatives of paths (`pathwise`) are wrong for
-        probabilities of stopping.
-
-        Raises
-        ------
-        ValueError
-            If there are only bounds, or an argument is outside its range.
-        """
-        law, top = self._exact("gradient"), _level(level)
-        _check_horizon(horizon)
-        assert self._reduction is not None
-        return gradient(self._layer, self._reduction, law, horizon, top)
-
     def _exact(self, wanted: str) -> ScalarLaw:
         if self.kind != "exact":
             raise ValueError(
@@ -256,9 +237,7 @@ def explosion_law(layer: Layer, v0: ArrayLike) -> ExplosionLaw:
         except ValueError as refusal:
             error = str(refusal)
             continue
-        return ExplosionLaw(
-            "exact", reduction.scalar, reduction.reason, law.u0, law, layer, reduction
-        )
+        return ExplosionLaw("exact", reduction.scalar, reduction.reason, law.u0, law, layer)
     bounds = bounds_of(layer, start)
     if bounds is None:
         raise ValueError(f"{error}; {_KNOWN}")

@@ -12,7 +12,7 @@ tokens that are zero stay zero, which is checked too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,6 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.mlp_limit import ReLULimit
-from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 from shaped_attention.theory.moments import limits_at, moments_along, unit_noise
 
@@ -60,16 +59,12 @@ class Reduction:
         return max(float(self.direction @ v0 @ self.direction), 0.0)
 
 
-def coefficients(
-    layer: Layer,
-    reduction: Reduction,
-    parameters: Overrides | Sequence[Overrides] | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return alpha, mu, k and delta as tensors that are differentiable in `parameters`.
+def _coefficients(layer: Layer, reduction: Reduction) -> tuple[float, float, float, float]:
+    """Return alpha, mu, k and delta.
 
     Raise ValueError if u is not autonomous, or does not follow the scalar law.
     """
-    parts = limits_at(layer, 0.0, parameters)
+    parts = limits_at(layer, 0.0)
     rng = np.random.default_rng(0)
     u = torch.tensor([1.0, 2.0, 0.3, 0.8, 1.7, 3.0], dtype=torch.float64)
     factors = torch.tensor(_factors(reduction, u.numpy(), rng))
@@ -89,7 +84,7 @@ def coefficients(
             f"layer={layer!r}: u = {reduction.scalar} does not follow an SDE of its own with drift "
             "alpha u^3 - mu u, so its law is not known exactly"
         )
-    return alpha, mu, k, delta
+    return float(alpha), float(mu), float(k), float(delta)
 
 
 def scalar_law(layer: Layer, reduction: Reduction, v0: Matrix) -> ScalarLaw:
@@ -97,7 +92,7 @@ def scalar_law(layer: Layer, reduction: Reduction, v0: Matrix) -> ScalarLaw:
 
     Coefficients at the level of rounding, compared with a state without structure, are 0.
     """
-    alpha, mu, k, delta = (float(x.detach()) for x in coefficients(layer, reduction))
+    alpha, mu, k, delta = _coefficients(layer, reduction)
     rng = np.random.default_rng(1)
     factor = torch.tensor(rng.normal(size=(len(v0), 2)) / math.sqrt(2.0 * len(v0)))
     unit = torch.tensor(reduction.direction[None])

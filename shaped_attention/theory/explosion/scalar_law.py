@@ -116,7 +116,9 @@ class ScalarLaw:
             return self.ever(level)
         if self.u0 >= level:
             return 1.0
-        return 0.0 if self.never(level) else float(self.precise_probability(horizon, level))
+        if self.never(level) or horizon <= 0.0:
+            return 0.0
+        return float(self._inverse(horizon, level, distribution=True))
 
     def density(self, time: float, level: float = math.inf) -> float:
         """Return the density of the passage time at a time; of mass P(tau < infinity)."""
@@ -143,21 +145,12 @@ class ScalarLaw:
             probabilities[late] = chebyshev.chebval(inside, fit)
         return probabilities
 
-    def precise_probability(self, horizon: float, level: float, digits: int = 0) -> Any:
-        """Return P(tau <= horizon) as an mpmath number, with `digits` further digits in the work.
-
-        The fields of the law may be mpmath numbers, which serves to differentiate.
-        """
-        if horizon <= 0.0:
-            return precise().zero
-        return self._inverse(horizon, level, distribution=True, digits=digits)
-
-    def _inverse(self, time: float, level: float, distribution: bool, digits: int = 0) -> Any:
+    def _inverse(self, time: float, level: float, distribution: bool) -> Any:
         mp = precise()
         size = self._log10_bound(time, level)
         if size < math.log10(SMALLEST):
             return mp.zero
-        with mp.workdps(_DIGITS + digits + int(-0.6 * min(size, 0.0))):
+        with mp.workdps(_DIGITS + int(-0.6 * min(size, 0.0))):
             transform = self.transform(level)
             kt = mp.mpf(self.k) * time
             return mp.invertlaplace(
@@ -180,7 +173,7 @@ class ScalarLaw:
     def transform(self, level: float) -> Callable[[Any], Any]:
         """Return the function q -> E e^{-q k tau} of complex q, tau the time to reach a level.
 
-        The fields of the law may be numbers of mpmath. With p = 1/2 + r,
+        With p = 1/2 + r,
 
             E e^{-q k tau_R} = psi(u_0) / psi(R),    kappa = (p + sqrt(p^2 + q)) / 2,
             psi = Z^kappa 2F1(kappa, kappa + 3/2 - a - p; C; Z),    C = 2 kappa + 1 - p,

@@ -1,4 +1,4 @@
-"""Table of passage probabilities of u, by finite differences in log u.
+"""Passage probabilities of u by finite differences in log u: an oracle of the exact law.
 
 With the scale density s' = u^{1 + 2r} (2k + delta u^2)^{-a-r} in y = log u and the variance v = 2k
 + delta u^2, the generator is (v s' / 2) d/dy ((1 / s') d/dy). Differences of step h turn it into a
@@ -12,12 +12,10 @@ level absorbs. The exponential of the rates is a sum and a product of nonnegativ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import interpolate, sparse
+from scipy import sparse
 
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 
@@ -30,54 +28,7 @@ _TERMS = 24
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class PassageTable:
-    """Table of h(t, u) = P(reach the level within t | u), with interpolation.
-
-    The `action` -t log h (times, nodes), with nodes in log u and times from 0 on, is interpolated
-    by cubic splines in t^(1/4) and log u. It tends to (X(u) - X(R))^2 / (4 k) as t -> 0, and is
-    flat in log u below the nodes: `slope` is then that of the lowest one.
-    """
-
-    times: Array
-    nodes: Array
-    action: Array
-
-    @cached_property
-    def _spline(self) -> interpolate.RectBivariateSpline:
-        return interpolate.RectBivariateSpline(self.times**0.25, self.nodes, self.action, s=0.0)
-
-    def slope(self, t: Array, u: Array, order: int = 1) -> Array:
-        """Return d log h / d log u at (t, u), elementwise; of order 0, log h itself."""
-        t = np.clip(t, self.times[1], self.times[-1])
-        y = np.clip(np.log(u), self.nodes[0], self.nodes[-1])
-        return -self._spline.ev(t**0.25, y, dy=order) / t
-
-
-def passage_table(
-    law: ScalarLaw, horizon: float, level: float, *, cells: int = 600, times: int = 32
-) -> PassageTable:
-    """Compute h(t, u) for times up to a horizon and values u below a finite level.
-
-    u_0 only decides how far down its `cells` in log u reach. The `times` are equal steps of the
-    horizon, and the first of them halved again and again.
-    """
-    nodes, _ = _grid(law, horizon, level, cells)
-    matrix, earlier = _Chain(law, nodes).propagator(horizon / times)
-    columns = [matrix[:, -1]]
-    for _ in range(times - 1):
-        columns.append(matrix @ columns[-1])
-    t = [step for step, _ in earlier] + [horizon * (i + 1) / times for i in range(times)]
-    h = np.array([column for _, column in earlier] + columns)
-    coordinates = np.array([law.coordinate(u) for u in np.exp(nodes)])
-    shortest = (coordinates - coordinates[-1]) ** 2 / (4.0 * law.k)
-    with np.errstate(divide="ignore"):
-        action = -np.array(t)[:, None] * np.log(h)
-    action = np.where(h > 1e-290, action, shortest)
-    return PassageTable(np.array([0.0, *t]), nodes, np.vstack([shortest, action]))
-
-
-def _grid(law: ScalarLaw, horizon: float, level: float, cells: int) -> tuple[Array, int]:
+def grid_of(law: ScalarLaw, horizon: float, level: float, cells: int) -> tuple[Array, int]:
     """Return nodes log u, of which the last is the level, and the index of u_0."""
     below = 2.0 * math.sqrt(_REACH * law.k * horizon)
     gap = math.log(level / law.u0)
@@ -86,7 +37,7 @@ def _grid(law: ScalarLaw, horizon: float, level: float, cells: int) -> tuple[Arr
     return math.log(level) + steps * (gap / above), cells - above
 
 
-class _Chain:
+class Chain:
     """Birth-death process on nodes log u, of which the last absorbs and the first reflects."""
 
     def __init__(self, law: ScalarLaw, nodes: Array) -> None:
@@ -97,8 +48,8 @@ class _Chain:
         self.up = half[:-1] * np.exp(scale[:-1] - middle)
         self.down = half[1:-1] * np.exp(scale[1:-1] - middle[:-1])
 
-    def propagator(self, time: float) -> tuple[Array, list[tuple[float, Array]]]:
-        """Return transition probabilities, and those of absorption by the halved times."""
+    def propagator(self, time: float) -> Array:
+        """Return the transition probabilities."""
         total = self.up.copy()
         total[1:] += self.down
         fastest = float(total.max())
@@ -112,13 +63,10 @@ class _Chain:
         for j in range(1, _TERMS):
             term = jumps @ term / j
             matrix += term
-        earlier = []
         for _ in range(squarings):
-            earlier.append((step, matrix[:, -1].copy()))
             matrix = matrix @ matrix
             _restore_sums(matrix)
-            step *= 2.0
-        return matrix, earlier
+        return matrix
 
 
 def _restore_sums(matrix: Array) -> None:
