@@ -50,7 +50,7 @@ class Field:
 
 
 class Algebra:
-    """The ring Q[generators, V_11, V_12, ..., fields] for m tokens.
+    """The ring Q[generators, V[0,0], V[0,1], ..., fields] for m tokens.
 
     Parameters
     ----------
@@ -236,12 +236,9 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def symbolic_covariance(tokens: int, name: str = "V") -> Matrix:
-    """Return the symmetric matrix of symbols V_11, V_12, ..., V_mm, or of another name."""
-    mark = "_" if tokens > 9 else ""
+    """Return the symmetric matrix of symbols V[0,0], V[0,1], V[1,1], ..., or of another name."""
     return Matrix(
-        tokens,
-        tokens,
-        lambda a, b: Symbol(f"{name}_{min(a, b) + 1}{mark}{max(a, b) + 1}", real=True),
+        tokens, tokens, lambda a, b: Symbol(f"{name}[{min(a, b)},{max(a, b)}]", real=True)
     )
 
 
@@ -256,8 +253,7 @@ def vech(matrix: Matrix) -> list[Expr]:
 
 
 def _entry_symbols(name: str, tokens: int) -> list[list[Symbol]]:
-    mark = "_" if tokens > 9 else ""
-    return [[Symbol(f"{name}_{a + 1}{mark}{b + 1}") for b in range(tokens)] for a in range(tokens)]
+    return [[Symbol(f"{name}[{a},{b}]") for b in range(tokens)] for a in range(tokens)]
 
 
 def rational_covariance(tokens: int, seed: int) -> Matrix:

@@ -155,7 +155,7 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
             for k, matrix in enumerate(matrices.values()):
                 click.echo(f"\nA_{k}")
                 for a in range(tokens):
-                    click.echo(f"  row {a + 1}: {', '.join(str(e) for e in matrix.row(a))}")
+                    click.echo(f"  row {a}: {', '.join(str(e) for e in matrix.row(a))}")
     except ValueError as error:
         raise _Refusal(str(error)) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -54,7 +55,7 @@ def drift_entries(
     couples = [(pair,) for pair in vech_pairs(limit.algebra.tokens)]
     for ((a, b),) in _representatives(couples, exchangeable):
         entry = limit.algebra.entry(limit.drift_polynomials, a, b)
-        yield f"{name}_{{{_name(a, b)}}}", grouped(entry, limit.algebra)
+        yield f"{name}[{_name((a, b))}]", grouped(entry, limit.algebra)
 
 
 def diffusion_entries(limit: Limit, exchangeable: bool) -> Iterator[tuple[str, Terms]]:
@@ -64,7 +65,7 @@ def diffusion_entries(limit: Limit, exchangeable: bool) -> Iterator[tuple[str, T
     index = {pair: k for k, pair in enumerate(pairs)}
     for first, second in _representatives(couples, exchangeable):
         entry = limit.algebra.entry(limit.diffusion_polynomials, index[first], index[second])
-        yield f"Sigma_{{{_name(*second)},{_name(*first)}}}", grouped(entry, limit.algebra)
+        yield f"Sigma[{_name(second)};{_name(first)}]", grouped(entry, limit.algebra)
 
 
 def equation(name: str, terms: Terms, as_latex: bool) -> str:
@@ -72,10 +73,9 @@ def equation(name: str, terms: Terms, as_latex: bool) -> str:
     if as_latex:
         products = [_latex_product(parameters, rest) for parameters, rest in terms]
         symbol = name.replace("Sigma", r"\Sigma").replace("b1", "b^{(1)}")
-        return rf"{symbol} &= {_sum(products)} \\"
+        return _subscripts(rf"{symbol} &= {_sum(products)} \\")
     products = [f"{_bracketed(parameters)} * {_bracketed(rest)}" for parameters, rest in terms]
-    plain = name.replace("{", "").replace("}", "")
-    text = f"{plain} = {_sum(products)}"
+    text = f"{name} = {_sum(products)}"
     return fill(text, WIDTH, subsequent_indent="    ", break_long_words=False)
 
 
@@ -162,6 +162,15 @@ def _kind(pairs: tuple[Pair, ...]) -> tuple[int, ...]:
     return min(patterns)
 
 
-def _name(a: int, b: int) -> str:
-    first, second = sorted((a + 1, b + 1))
-    return f"{first}{second}" if second < 10 else f"{first}.{second}"
+def _name(pair: Pair) -> str:
+    return f"{min(pair)},{max(pair)}"
+
+
+def _subscripts(text: str) -> str:
+    """Write V[0,1] as V_{01}, and with a comma if a token is 10 or more."""
+
+    def written(found: re.Match[str]) -> str:
+        pairs = re.sub(r"\b(\d),(\d)\b", r"\1\2", found[1])
+        return f"_{{{pairs.replace(';', ',')}}}"
+
+    return re.sub(r"\[(\d+,\d+(?:;\d+,\d+)?)\]", written, text)

@@ -104,7 +104,7 @@ def expand_attention(
     Examples
     --------
     >>> expand_attention(tokens=2, order=1)[HALF][0, 0]
-    G_11/(4*tau_0) - G_12/(4*tau_0)
+    G[0,0]/(4*tau_0) - G[0,1]/(4*tau_0)
     """
     check_count("order", order, at_least=0)
     field = Field("G", lambda algebra, _x, _y: algebra.ring.zero)

@@ -316,5 +316,5 @@ def _first_entry(matrix: DomainMatrix) -> str:
     for a, row in enumerate(matrix.to_list()):
         for b, entry in enumerate(row):
             if entry:
-                return f"entry ({a + 1}, {b + 1}) is {entry.as_expr()}"
+                return f"entry ({a}, {b}) is {entry.as_expr()}"
     return "none"

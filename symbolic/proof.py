@@ -42,8 +42,10 @@ class Proof:
         The number of entries of drift and diffusion that were compared.
     points
         The number of rational V at which they were compared; 0 for an identity of polynomials.
+    where
+        The first entry that differs; empty if all agree.
     difference
-        The first difference found, as text.
+        Its difference, as text.
     witness
         Numbers at which the two sides of that entry differ, as text; empty if none was sought.
     against
@@ -53,6 +55,7 @@ class Proof:
     holds: bool | None
     entries: int = 0
     points: int = 0
+    where: str = ""
     difference: str = ""
     witness: str = ""
     against: str = "closed form"
@@ -61,7 +64,9 @@ class Proof:
         if self.holds is None:
             return "not compared: no closed form is recorded for this block"
         if not self.holds:
-            return f"DISPROVED: {self.difference}" + (f"; {self.witness}" if self.witness else "")
+            return "; ".join(
+                filter(None, (f"DISPROVED: {self.where}", self.witness, self.difference))
+            )
         entries = "1 entry" if self.entries == 1 else f"{self.entries} entries"
         if self.points:
             verb = "agrees" if self.entries == 1 else "agree"
@@ -97,10 +102,10 @@ def prove(
         Number of tokens m, at most `LARGEST_EXACT`; `check_at_points` allows more for the closed
         forms.
     drift, diffusion
-        Statements: matrices of expressions in the entries V_11, V_12, ... of
-        `symbolic.algebra.symbolic_covariance` and the parameters of the layer, or functions of the
-        symbolic V. The diffusion is that of the lower triangle of V, row by row. If neither is
-        given, the closed forms are proven.
+        Statements: matrices of expressions in the entries V[0,0], V[0,1], ... and the parameters
+        of the layer, or functions of the symbolic V. Symbols count by their names alone: they get
+        the assumptions of the layer's, and other names are refused. The diffusion is that of the
+        lower triangle of V, row by row. If neither is given, the closed forms are proven.
 
     Returns
     -------
@@ -117,12 +122,12 @@ def prove(
     --------
     >>> from symbolic import ShapedMLP, prove
     >>> from sympy import Matrix, Symbol
-    >>> gamma = Symbol("gamma", positive=True)
+    >>> gamma = Symbol("gamma")
     >>> print(prove(ShapedMLP(), 1, diffusion=lambda v: Matrix([[4 * gamma**2 * v[0, 0] ** 2]])))
     proven: 1 entry of drift and diffusion minus the statement is the zero polynomial
     >>> print(prove(ShapedMLP(), 1, drift=lambda v: Matrix([[v[0, 0]]])))
-    DISPROVED: drift entry (1, 1): derived minus stated is -V_11; \
-at V = [[1]], c_minus = 1/2, c_plus = 1/3, gamma = 1/4 derived 0, stated 1
+    DISPROVED: drift entry (0, 0); at V = [[1]], c_minus = 1/2, c_plus = 1/3, gamma = 1/4 \
+derived 0, stated 1; derived minus stated is -V[0,0]
     """
     check_exact(tokens)
     limit = derive(layer, tokens)
@@ -139,7 +144,7 @@ at V = [[1]], c_minus = 1/2, c_plus = 1/3, gamma = 1/4 derived 0, stated 1
         stated = _matrix_of(name, statement, limit.algebra, derived.shape)
         for i, row in enumerate(derived.to_list()):
             for j, entry in enumerate(row):
-                where = f"{name} entry ({i + 1}, {j + 1})"
+                where = f"{name} entry ({i}, {j})"
                 found = _compare_entry(where, entry, stated[i, j], limit)
                 if not found.holds:
                     return found
@@ -158,13 +163,14 @@ def _matrix_of(name: str, statement: Statement, algebra: Algebra, shape: tuple[i
     if stated.shape != shape:
         raise ValueError(f"{name} must have shape {shape}; got {stated.shape}")
     known = v.free_symbols | {s for g in algebra.ring.symbols for s in g.free_symbols}
-    unknown = sorted(stated.free_symbols - known, key=str)
+    by_name = {symbol.name: symbol for symbol in known}
+    unknown = sorted({s.name for s in stated.free_symbols} - by_name.keys())
     if unknown:
         raise ValueError(
             f"{name} contains the symbol {unknown[0]}; those of the layer and of V are "
-            f"{', '.join(sorted(map(str, known)))} (assumptions, such as positive=True, count too)"
+            f"{', '.join(sorted(by_name))}"
         )
-    return stated
+    return stated.subs({s: by_name[s.name] for s in stated.free_symbols - known})
 
 
 _POINTS = 5
@@ -179,12 +185,13 @@ def _compare_entry(where: str, derived: Any, stated: Expr, limit: Limit) -> Proo
         rest = derived - element
         if not rest:
             return Proof(True, 1)
-        text = f"{where}: derived minus stated is {rest.as_expr()}"
-        return Proof(False, difference=text, witness=_witness(algebra, derived.as_expr(), stated))
+        witness = _witness(algebra, derived.as_expr(), stated)
+        text = f"derived minus stated is {rest.as_expr()}"
+        return Proof(False, where=where, difference=text, witness=witness)
     witness = _witness(algebra, derived.as_expr(), stated)
     if witness:
-        text = f"{where}: derived is {derived.as_expr()}, stated {stated}"
-        return Proof(False, difference=text, witness=witness)
+        text = f"derived is {derived.as_expr()}, stated {stated}"
+        return Proof(False, where=where, difference=text, witness=witness)
     return Proof(True, 1, _POINTS)
 
 
@@ -279,8 +286,8 @@ def compare(layer: Layer, limit: Limit) -> Proof:
         for i, row in enumerate((ours - theirs).to_list()):
             for j, entry in enumerate(row):
                 if entry:
-                    where = f"{name} entry ({i + 1}, {j + 1})"
-                    text = f"{where}: derived minus closed form is {entry.as_expr()}"
-                    return Proof(False, difference=text)
+                    where = f"{name} entry ({i}, {j})"
+                    text = f"derived minus closed form is {entry.as_expr()}"
+                    return Proof(False, where=where, difference=text)
     entries = sum(matrix.shape[0] * matrix.shape[1] for matrix in derived)
     return Proof(True, entries, points=0 if limit.algebra.is_symbolic else 1)

@@ -89,7 +89,7 @@ class Block(ABC):
     ...         branch = attention * algebra.v * attention.T * gain
     ...         return Recursion(skip_only(algebra, 1 - gain, order), branch)
     >>> derive(LinearAttention(), tokens=2).drift[0, 0].factor()
-    V_11*gamma**2*(V_11**2 + 2*V_12**2 + V_22**2)/tau_0**2
+    V[0,0]*gamma**2*(V[0,0]**2 + 2*V[0,1]**2 + V[1,1]**2)/tau_0**2
 
     Without the identity there is no limit, and the engine names the term that is left:
 
@@ -103,7 +103,7 @@ class Block(ABC):
     Traceback (most recent call last):
         ...
     symbolic.recursion.NoLimitError: no limit: the mean of V' - V has a term of order n^0: \
-entry (1, 1) is -V_11*gamma**2
+entry (0, 0) is -V[0,0]*gamma**2
     """
 
     fields: Sequence[Field] = ()

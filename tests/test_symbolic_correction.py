@@ -17,7 +17,7 @@ def exact_increment(width: int) -> np.ndarray:
     """n E[V' - V] for Gaussian scores, by Gauss-Hermite quadrature.
 
     Two tokens: softmax is (1 + tanh) / 2, so that A - I has rows (t, -t) / 2 with
-    t_a = tanh(x_a / (2 tau_0 sqrt n)), x = G (1, -1)^T ~ N(0, D V), D = V_11 - 2 V_12 + V_22. The
+    t_a = tanh(x_a / (2 tau_0 sqrt n)), x = G (1, -1)^T ~ N(0, D V), D = V_00 - 2 V_01 + V_11. The
     mean of gamma^2 (A V A^T - V) is gamma^2 (D / 4) E[t t^T], since E[t] = 0.
     """
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)

@@ -220,7 +220,7 @@ def test_two_claims_on_explosion_are_false() -> None:
 def numbers_of(gamma: float, tau0: float, heads: int) -> Any:
     """b_u / u^3, k and delta, read off the derived coefficients at diagonal V."""
     drift, diffusion = derive(ShapedAttention(heads=heads), 2).to_numpy(gamma=gamma, tau_0=tau0)
-    form = np.array([1.0, -2.0, 1.0])  # of V_11, V_21, V_22
+    form = np.array([1.0, -2.0, 1.0])  # of V_00, V_10, V_11
 
     def variation(u: float) -> float:
         return float(form @ diffusion(u / 2 * np.eye(2)) @ form)

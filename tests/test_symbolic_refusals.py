@@ -52,13 +52,13 @@ class RandomSkip(LinearAttention):
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        (sy.ShapedAttention(identity=False), r"order n\^0: entry \(1, 1\) is -V_11\*gamma"),
+        (sy.ShapedAttention(identity=False), r"order n\^0: entry \(0, 0\) is -V\[0,0\]\*gamma"),
         (sy.ShapedAttention(centring=False), r"mean of V' - V has a term of order n\^0"),
         (sy.ShapedAttention(temperature_power=0), r"Y / tau = G / tau_0 are of order n\^0"),
         (sy.ShapedAttention(temperature_power="1/4"), r"a term of order n\^\(-1/2\)"),
         (sy.ShapedMLP(normalised=False), r"a term of order n\^\(-1/2\)"),
         (LinearAttention(identity=False), r"order n\^0"),
-        (LinearAttention(unit_skip=True), r"order n\^0: entry \(1, 1\) is V_11\*gamma\*\*2"),
+        (LinearAttention(unit_skip=True), r"order n\^0: entry \(0, 0\) is V\[0,0\]\*gamma\*\*2"),
     ],
 )
 def test_a_recursion_without_a_limit(block: sy.Block, message: str) -> None:
@@ -109,8 +109,14 @@ def test_the_normalisation_is_not_needed_when_the_slopes_cancel() -> None:
             lambda: sy.ShapedAttention(mask=5),
             "mask must be None, 'causal' or rows of booleans.*; got 5",
         ),  # type: ignore[arg-type]
-        (lambda: sy.derive(sy.ShapedAttention(gamma="V_11"), 2), "V_11, which names an entry of V"),
-        (lambda: sy.derive(sy.ShapedAttention(gamma="G_11"), 2), "G_11, which names an entry of V"),
+        (
+            lambda: sy.derive(sy.ShapedAttention(gamma="V[0,0]"), 2),
+            r"V\[0,0\], which names an entry of V",
+        ),
+        (
+            lambda: sy.derive(sy.ShapedAttention(gamma="G[0,0]"), 2),
+            r"G\[0,0\], which names an entry of V",
+        ),
         (
             lambda: sy.derive(sy.ShapedMLP(), 2).diffusion_entry((0, 5), (0, 0)),
             r"pair must be two tokens in \[0, 2\); got \(0, 5\)",

@@ -186,7 +186,7 @@ def _wrong_centre() -> Finding:
     except NoLimitError as error:
         reason = str(error)
     return refuted(
-        f"two tokens, softmax(B) = (2/3, 1/3) in row 1 and (1/2, 1/2) in row 2: {reason}",
+        f"two tokens, softmax(B) = (2/3, 1/3) in row 0 and (1/2, 1/2) in row 1: {reason}",
         claim_fails="n^0" in reason,
         correction_holds=drift_is(stated_drift, ShapedAttention(centre=centre), 2),
     )

@@ -46,11 +46,11 @@ PULL = MLP_GAMMA**2 * SHAPE / 4
 
 
 def pull_is_bounded(largest: Expr) -> bool:
-    """Return whether 0 <= 2 gamma_mlp^2 nu(rho) sqrt(V_11 V_22) <= `largest` u.
+    """Return whether 0 <= 2 gamma_mlp^2 nu(rho) sqrt(V_00 V_11) <= `largest` u.
 
     nu = SHAPE f / (2 pi) with f convex, f(1) = 0 and f'(1) = 0, so f lies between 0 and its chord
-    on [-1, 1]; the chord gives a multiple of (1 - rho) sqrt(V_11 V_22), and u - 2 (1 - rho)
-    sqrt(V_11 V_22) is a square. Both bounds of f are attained at rho = 1 and rho = -1.
+    on [-1, 1]; the chord gives a multiple of (1 - rho) sqrt(V_00 V_11), and u - 2 (1 - rho)
+    sqrt(V_00 V_11) is a square. Both bounds of f are attained at rho = 1 and rho = -1.
     """
     rho = Symbol("rho", real=True)
     first, second = symbols("x y", positive=True)
@@ -76,9 +76,9 @@ def _mlp_bounds() -> Finding:
     pull = 2 * MLP_GAMMA**2 * SHAPE * relu_function(PAIR, 1, 0)
     variation = 2 * (law.rate + 2 * MLP_GAMMA**2) * GAP**2 + law.delta * GAP**4
     return proven(
-        "derived: the MLP takes 2 gamma_mlp^2 nu sqrt(V_11 V_22) from the drift of u and adds 2 "
+        "derived: the MLP takes 2 gamma_mlp^2 nu sqrt(V_00 V_11) from the drift of u and adds 2 "
         "gamma_mlp^2 to k; sqrt(1 - rho^2) - rho arccos rho is convex, so between 0 and its chord "
-        "(pi/2) (1 - rho), and u - 2 (1 - rho) sqrt(V_11 V_22) is a square; comparison of scalar "
+        "(pi/2) (1 - rho), and u - 2 (1 - rho) sqrt(V_00 V_11) is a square; comparison of scalar "
         "equations gives the rest",
         expand(ito.drift(GAP) - law.alpha * GAP**3 + pull) == 0,
         expand(ito.covariation(GAP, GAP) - variation) == 0,
@@ -175,7 +175,7 @@ def _erf_bound() -> Finding:
 
 
 def causal_equations_hold(heads: int) -> bool:
-    """Return whether u, V_11, log u and u^(1 - 2a) under a causal mask are as stated, m = 2."""
+    """Return whether u, V_00, log u and u^(1 - 2a) under a causal mask are as stated, m = 2."""
     ito = Ito(derive(ShapedAttention(mask="causal", heads=heads), 2))
     law = two_tokens(heads)
     first, second = PAIR[0, 0], PAIR[1, 1]
@@ -202,8 +202,8 @@ def _causal() -> Finding:
     law = two_tokens(heads)
     excess = (law.delta / 2 - law.alpha) * 16 * TAU**2 * heads / GAMMA**2
     return proven(
-        "derived du and dV_11 = sqrt(2 k) V_11 dB_1, H = 1, 2; d log u has the drift -k + (alpha - "
-        "delta/2) V_22 u, and delta/2 - alpha has the sign of 2 gamma^2 - H: if that is not "
+        "derived du and dV_00 = sqrt(2 k) V_00 dB_1, H = 1, 2; d log u has the drift -k + (alpha - "
+        "delta/2) V_11 u, and delta/2 - alpha has the sign of 2 gamma^2 - H: if that is not "
         "negative, log u is a local martingale less a nonnegative process, which cannot tend to "
         "infinity, and u^(1 - 2 a) has the drift -2 a (1 - 2 a) k u^(1 - 2 a)",
         causal_equations_hold(1),
@@ -258,10 +258,10 @@ def _threshold_for_more_tokens() -> Finding:
 CLAIMS = [
     Claim(
         "explosion-mlp-bounds",
-        "Two tokens, full attention and a shaped ReLU MLP: 0 <= nu sqrt(V_11 V_22) <= (c_+ - "
+        "Two tokens, full attention and a shaped ReLU MLP: 0 <= nu sqrt(V_00 V_11) <= (c_+ - "
         "c_-)^2 u/8, so P lies between the laws with mu = gamma_mlp^2 (c_+ - c_-)^2/4 and with mu "
         "= 0, both with k + 2 gamma_mlp^2.",
-        r"$0\le\nu\sqrt{V_{11}V_{22}}\le\frac{(c_+-c_-)^2}8u$",
+        r"$0\le\nu\sqrt{V_{00}V_{11}}\le\frac{(c_+-c_-)^2}8u$",
         Verdict.PROVEN,
         _mlp_bounds,
     ),
@@ -275,9 +275,9 @@ CLAIMS = [
     ),
     Claim(
         "explosion-causal",
-        "Two tokens, causal mask: du = alpha V_22 u^2 dt + sqrt(2 k u^2 + delta V_22 u^3) dB; if "
+        "Two tokens, causal mask: du = alpha V_11 u^2 dt + sqrt(2 k u^2 + delta V_11 u^3) dB; if "
         "gamma^2 >= H/2, no explosion, and P(u ever reaches R) <= (u_0/R)^(1 - 2 a).",
-        r"causal, $m=2$: $du=\alpha V_{22}u^2dt+\sqrt{2ku^2+\delta V_{22}u^3}\,dB$",
+        r"causal, $m=2$: $du=\alpha V_{11}u^2dt+\sqrt{2ku^2+\delta V_{11}u^3}\,dB$",
         Verdict.PROVEN,
         _causal,
     ),

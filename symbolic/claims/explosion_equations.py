@@ -23,7 +23,7 @@ MLP_GAMMA = Symbol("gamma_mlp", positive=True)
 MLP = ShapedMLP(gamma="gamma_mlp")
 PAIR = symbolic_covariance(2)
 GAP = PAIR[0, 0] - 2 * PAIR[0, 1] + PAIR[1, 1]
-"""u = V_11 - 2 V_12 + V_22 of two tokens."""
+"""u = V_00 - 2 V_01 + V_11 of two tokens."""
 
 LAYERS = ((1, False), (2, False), (3, False), (2, True))
 """Numbers of heads, with and without an output projection. The engine makes the diffusion affine in
@@ -240,7 +240,7 @@ def _determinant() -> Finding:
 CLAIMS = [
     Claim(
         "explosion-two-tokens",
-        "Two tokens, full attention, H heads: u = V_11 - 2 V_12 + V_22 solves du = alpha u^3 dt + "
+        "Two tokens, full attention, H heads: u = V_00 - 2 V_01 + V_11 solves du = alpha u^3 dt + "
         "sqrt(2 k u^2 + delta u^4) dB with alpha = gamma^2/(16 tau_0^2), delta = gamma^4/(4 "
         "tau_0^2 H).",
         r"$m=2$: $du=\alpha u^3dt+\sqrt{2ku^2+\delta u^4}\,dB$, "

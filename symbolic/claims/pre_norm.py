@@ -132,7 +132,7 @@ def _same_as_post_norm() -> Finding:
 
 
 def limit_of_large_width(v: Matrix, kept: Rational, layers: int = 60) -> Expr:
-    """Return R_12 after `layers` layers V_ab <- V_ab (lambda^2 + gamma^2/sqrt(V_aa V_bb))."""
+    """Return R_01 after `layers` layers V_ab <- V_ab (lambda^2 + gamma^2/sqrt(V_aa V_bb))."""
     ab, aa, bb = (v[i].evalf(30) for i in ((0, 1), (0, 0), (1, 1)))
     for _ in range(layers):
         ab *= kept + (1 - kept) / sqrt(aa * bb)

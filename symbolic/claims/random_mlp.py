@@ -43,7 +43,7 @@ from symbolic.claims.random_values import PAIR, D, R
 from symbolic.gaussian import isserlis
 
 A, K, B = symbols("A K B", positive=True)
-"""kappa(1) = E phi^2, kappa'(1) = E phi'^2, and S_12."""
+"""kappa(1) = E phi^2, kappa'(1) = E phi'^2, and S_01."""
 
 KAPPA = Function("kappa")
 ANGLE = Symbol("t", positive=True)
@@ -190,7 +190,7 @@ def _with_attention() -> Finding:
     end = _at_one(simplify(random_values.slope_in_z(sigma**2 * b + flow, sigma**2 * a)))
     known = attraction_of_one_cluster() + 2 * sign * D / sigma**2
     return proven(
-        "the flow of two tokens adds 2 s w_12 (1 - r^2) to the drift, and w_12 is 1/2 at r = 1",
+        "the flow of two tokens adds 2 s w_01 (1 - r^2) to the drift, and w_01 is 1/2 at r = 1",
         simplify((A + K) * end - known) == 0,
     )
 

@@ -35,7 +35,7 @@ from symbolic.claims.ledger import Claim, Finding, Verdict, proven
 D = Symbol("d", positive=True)
 R = Symbol("r", real=True)
 P, Q = symbols("p q", positive=True)
-"""Dimension; cosine of two tokens; their weights p = w_11 and q = w_12."""
+"""Dimension; cosine of two tokens; their weights p = w_00 and q = w_01."""
 
 PAIR = Matrix([[1, R], [R, 1]])
 """The Gram matrix of two tokens."""

@@ -236,7 +236,7 @@ def _drift() -> Finding:
 def _multiplied() -> Finding:
     block = RotaryAttention(2, gamma=1, tau0=1)
     left = differences(block, 2, multiplied_drift)
-    v = {"V_11": Rational(1), "V_12": Rational(1, 2), "V_22": Rational(1)}
+    v = {"V[0,0]": Rational(1), "V[0,1]": Rational(1, 2), "V[1,1]": Rational(1)}
     point = {Symbol(name, real=True): value for name, value in v.items()} | {SHARE: Rational(1, 2)}
     # A quarter turn of the first pair, none of the second.
     point |= {COSINES[0]: 0, SINES[0]: 1, COSINES[1]: 1, SINES[1]: 0}

@@ -127,7 +127,7 @@ def _second_derivative_is_the_jacobian() -> Finding:
     )
     return refuted(
         "diag(s) - s s^T is the matrix of first derivatives (m = 3, any z); the second derivatives "
-        f"are an array of shape {hessian.shape} with entry (1, 1, 1) = {hessian[0, 0, 0]} at 0",
+        f"are an array of shape {hessian.shape} with entry (0, 0, 0) = {hessian[0, 0, 0]} at 0",
         claim_fails=claimed_is_first and hessian.shape != (3, 3),
         correction_holds=correction,
     )

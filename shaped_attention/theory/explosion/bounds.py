@@ -1,13 +1,13 @@
 """Rigorous bounds on the probability of an explosion where no exact law is known.
 
 Two tokens, or two groups, with full attention and a ReLU MLP alongside: the MLP adds -2 gamma^2
-nu(rho) sqrt(V_11 V_22) to the drift of u = V_11 - 2 V_12 + V_22, which lies between 0 and -gamma^2
+nu(rho) sqrt(V_00 V_11) to the drift of u = V_00 - 2 V_01 + V_11, which lies between 0 and -gamma^2
 (c_+ - c_-)^2 u / 4. The variance depends only on u, so by comparison of drifts the scalar laws
 with these two values of mu bound the probability, at every horizon and level.
 
 Two tokens with a causal mask: with rates alpha, delta as for full attention,
 
-    du = alpha V_22 u^2 dt + sqrt(2 k u^2 + delta V_22 u^3) dB,
+    du = alpha V_11 u^2 dt + sqrt(2 k u^2 + delta V_11 u^3) dB,
 
 up to a negative drift of a ReLU MLP. If a = alpha / delta <= 1/2, then log u is a local
 supermartingale, which cannot tend to infinity: there is no explosion. u^{1 - 2a} is a

@@ -128,7 +128,7 @@ def _entry(row: int, column: int) -> str:
 
 
 def one_token(v0: Matrix) -> Reduction | None:
-    """Return the reduction of equal tokens, or of a single one, to V_11."""
+    """Return the reduction of equal tokens, or of a single one, to V_00."""
     m = len(v0)
     if not np.allclose(v0, v0[0, 0], rtol=0.0, atol=_EQUAL * np.abs(v0).max()):
         return None
@@ -155,7 +155,7 @@ def one_live_token(v0: Matrix) -> Reduction | None:
 
 
 def two_groups(v0: Matrix) -> Reduction | None:
-    """Return the reduction to V_11 - 2 V_12 + V_22 of two tokens, or two groups of equal ones."""
+    """Return the reduction to V_00 - 2 V_01 + V_11 of two tokens, or two groups of equal ones."""
     groups = groups_of(v0)
     if len(groups) != 2 or len(groups[0]) != len(groups[1]):
         return None
@@ -188,7 +188,7 @@ def groups_of(v0: Matrix) -> list[Matrix]:
 
 
 def without_attention(layer: Layer, v0: Matrix) -> Reduction | None:
-    """Return the reduction to V_11 of a layer in which no V_jj can explode, or None."""
+    """Return the reduction to V_00 of a layer in which no V_jj can explode, or None."""
     m, parts = len(v0), limits_at(layer, 0.0)
     column, identity = (torch.ones(m, 1, dtype=torch.float64), torch.eye(m, dtype=torch.float64))
     for limit, p, _ in parts:
