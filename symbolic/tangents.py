@@ -30,7 +30,7 @@ def two_copies(mask: Mask, tokens: int) -> list[list[bool]]:
 
 
 def joint_covariance(tokens: int, tangents: int) -> Matrix:
-    """Return U ((1 + p) m square), in symbols U[0,0], U[0,1], ...: rows of values, then of tangents."""
+    """Return U ((1 + p) m square) in symbols U[0,0], ...: rows of values, then of tangents."""
     return symbolic_covariance((1 + tangents) * tokens, "U")
 
 
