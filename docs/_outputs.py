@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-
-from shaped_attention.figures.output import with_palette
+from PIL import Image
 
 ROOT = Path(__file__).parent.parent
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?")
@@ -32,8 +31,10 @@ def shown(executed: Any) -> Any:
         for output in cell.get("outputs", []):
             output.get("metadata", {}).clear()
             if "image/png" in output.get("data", {}):
-                drawn = BytesIO(base64.b64decode(output.data["image/png"]))
-                output.data["image/png"] = base64.b64encode(with_palette(drawn)).decode()
+                drawn = Image.open(BytesIO(base64.b64decode(output.data["image/png"])))
+                smaller = BytesIO()
+                drawn.convert("RGB").quantize(256).save(smaller, format="png", optimize=True)
+                output.data["image/png"] = base64.b64encode(smaller.getvalue()).decode()
     return executed
 
 

@@ -60,14 +60,6 @@ def one_thread_for_each_worker() -> None:
         torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def coarse_pictures() -> None:
-    """Of 60 dots per inch: their palettes take longer than all else that makes a small figure."""
-    from shaped_attention.figures import output
-
-    output.RESOLUTION = 60
-
-
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, xr.Dataset]:
     """The same samples of a sweep, kept in the three ways."""

@@ -12,7 +12,6 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention import sphere
-from shaped_attention.commands.gallery import GALLERY
 
 V0 = np.array([[1.0, 0.2], [0.2, 1.0]])
 LAYER = sa.ShapedAttention(0.5)
@@ -57,18 +56,10 @@ def command_lines(folder: Path) -> dict[str, list[list[str]]]:
     (folder / "grid.toml").write_text(SWEEP)
     sa.save(sa.simulate_chain(**RUN), folder / "chain.nc")
     store, figures = str(folder / "grid"), ["--figures", str(folder / "figures")]
-    small = {
-        " ".join(words for words in entry.commands[-1][:2] if not words.startswith("-")): [
-            [*entry.commands[-1], *figures, *entry.small]
-        ]
-        for name, entry in GALLERY.items()
-        if name != "sweep"
-    }
-    results = str(folder / "results")
-    small["compare"] = [["compare", *GALLERY["compare"].small, *figures, "--results", results]]
+    sizes = ["--width", "40", "--depth", "30", "--samples", "64", "--network-samples", "16"]
     run = ["sweep", "run", str(folder / "grid.toml"), store]
-    return small | {
-        "gallery": [["gallery", "phase", "--small", *figures]],
+    return {
+        "compare": [["compare", *sizes, *figures, "--results", str(folder / "results")]],
         "model": [["model", "gpt2", "--tokens", "4", "--samples", "2", *figures]],
         "show": [["show", str(folder / "chain.nc")]],
         "sweep plan": [["sweep", "plan", str(folder / "grid.toml")]],

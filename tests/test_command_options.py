@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from pkgutil import resolve_name
 
 import click
 import pytest
@@ -12,9 +10,7 @@ from click.testing import CliRunner
 
 from shaped_attention.blocks.catalogue import KINDS
 from shaped_attention.commands.main import load, main
-from shaped_attention.commands.options import HELP, SAME
-from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
-from shaped_attention.figures.recipes import Option
+from shaped_attention.commands.options import HELP
 
 
 def commands(group=main, words=()):
@@ -42,8 +38,7 @@ def invoke(*arguments):
 
 
 def test_all_commands_are_there():
-    assert {"compare", "gallery", "model", "show", "stopping"} <= {words[0] for words in COMMANDS}
-    assert {words[1] for words in COMMANDS if words[0] == "paper"} == set(PAPER)
+    assert {words[0] for words in COMMANDS} == {"compare", "model", "show", "sweep"}
 
 
 @EACH
@@ -64,17 +59,17 @@ def test_options_are_explained_in_sentences(words):
 @EACH
 def test_what_has_one_name_has_one_text(words):
     for option in options(words):
-        if option.name in SAME:
+        if option.name in ("device", "figures", "progress", "seed"):
             assert option.help == HELP[option.name], option.opts
 
 
 @EACH
 def test_one_word_for_one_thing(words):
-    """Tokens are a number, or a list of numbers; data go to `--results`."""
+    """Tokens are a number; data go to `--results`."""
     kinds = {option.name: option.type for option in options(words)}
     assert "output" not in kinds
     if "tokens" in kinds:
-        assert kinds["tokens"].name in ("integer", "list")
+        assert kinds["tokens"].name == "integer"
     for name in ("token_file", "figures", "results"):
         assert name not in kinds or isinstance(kinds[name], click.Path)
 
@@ -98,7 +93,7 @@ def test_defaults_are_accepted_when_they_are_typed(words):
 
 
 def test_lists_of_commands_are_not_cut_off():
-    for group in ([], ["paper"]):
+    for group in ([], ["sweep"]):
         _, _, listed = invoke(*group, "--help").output.partition("\nCommands:\n")
         assert listed
         assert "..." not in listed
@@ -106,10 +101,8 @@ def test_lists_of_commands_are_not_cut_off():
 
 WRONG = {
     ("compare",): ("--gamma", "2"),
-    ("gallery",): ("papre",),
     ("model",): ("none.json",),
     ("show",): ("none.nc",),
-    ("stopping",): ("--tau0", "-1"),
     ("sweep", "draw"): ("none",),
     ("sweep", "export"): ("none", "all.nc"),
     ("sweep", "extend"): ("none", "--samples", "8"),
@@ -120,8 +113,6 @@ WRONG = {
     ("sweep", "status"): ("none",),
     ("sweep", "summary"): ("none",),
     ("sweep", "verify"): ("none",),
-    **{("paper", name): ("--samples", "1") for name in PAPER if PAPER[name].random},
-    ("paper", "speed"): ("--measurements", "none.json"),
 }
 """A value that is wrong, for every command."""
 
@@ -143,8 +134,8 @@ def test_other_failures_have_exit_status_1(error, tmp_path, monkeypatch):
         raise error
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("shaped_attention.commands.figures.make", fail)
-    result = invoke("paper", "1-left")
+    monkeypatch.setattr("shaped_attention.architectures.simulate.simulate_model", fail)
+    result = invoke("model", "gpt2")
     assert result.exit_code == 1
     assert result.stderr == f"Error: {error}\n"
 
@@ -156,16 +147,16 @@ def test_defects_are_not_hidden(tmp_path, monkeypatch):
         raise ZeroDivisionError
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("shaped_attention.commands.figures.make", fail)
-    assert isinstance(invoke("paper", "1-left").exception, ZeroDivisionError)
+    monkeypatch.setattr("shaped_attention.architectures.simulate.simulate_model", fail)
+    assert isinstance(invoke("model", "gpt2").exception, ZeroDivisionError)
 
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
         (("comapre",), "(did you mean 'compare'?)"),
+        (("sweep", "staus"), "(did you mean 'status'?)"),
         (("model", "--smaples", "3"), "'--samples'"),
-        (("gallery", "papre"), "(did you mean 'paper'?)"),
         (("compare", "--layer", "transfomer"), "(did you mean 'transformer'?)"),
     ],
 )
@@ -179,22 +170,3 @@ def test_what_was_meant_is_suggested(typed, meant, tmp_path, monkeypatch):
 def test_layers_have_the_names_of_the_catalogue():
     (layer,) = [option for option in options(("compare",)) if option.name == "kind"]
     assert tuple(layer.type.choices) == KINDS
-
-
-RECIPES = PAPER
-
-
-@pytest.mark.parametrize("name", sorted(RECIPES))
-def test_options_of_figures_are_the_arguments_of_their_functions(name):
-    """With the same defaults, of the same types; the function is not looked at for help texts."""
-    recipe = RECIPES[name]
-    parameters = inspect.signature(resolve_name(recipe.data)).parameters
-    common = {"seed": 0, "progress": None} if recipe.random else {}
-    for argument, option in (recipe.options | common).items():
-        default = option.default if isinstance(option, Option) else option
-        assert parameters[argument].default == default, argument
-        assert type(parameters[argument].default) is type(default), argument
-    # The others have no simple values: densities, and times at which the data are kept.
-    assert {*parameters} - {*recipe.options, *common} <= {"times", "density"}
-    assert {*recipe.small} <= {*recipe.options}
-    assert callable(resolve_name(recipe.plot))

@@ -6,7 +6,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-from pkgutil import resolve_name
 from types import ModuleType
 
 import matplotlib as mpl
@@ -17,13 +16,12 @@ from matplotlib.figure import Figure
 
 import shaped_attention as sa
 from shaped_attention import plots
-from shaped_attention.figures.panels import styled
-from shaped_attention.figures.paper import plots as paper
-from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
-from shaped_attention.statistics.stopping import explosion_table
+from shaped_attention.figures.labels import expectation_label, observable_label, parameter_label
+from shaped_attention.figures.panels import Panels, styled
+from shaped_attention.statistics.density import observable_names
 from shaped_attention.sweep import plots as sweep_plots
 
-PLACES = ("figures", "figures.paper", "sweep")
+PLACES = ("figures", "sweep")
 NO_PANELS = {"sweep_figures"}
 """Functions that return several Figures."""
 
@@ -76,31 +74,11 @@ def test_every_plotting_function_has_ax():
     assert without_ax(wrong) == {"draw"}
 
 
-def overlaps(figure):
-    """Titles and labels of axes that run through each other."""
-    figure.draw_without_rendering()
-    axes = [axis for axis in figure.axes if axis.get_visible()]
-    parts = [(a.title, a._left_title, a.xaxis.label, a.yaxis.label) for a in axes]
-    texts = [text for of_axis in parts for text in of_axis]
-    texts = [text for text in [*texts, figure._suptitle] if text is not None and text.get_text()]
-    boxes = [text.get_window_extent() for text in texts]
-    return [
-        (texts[i].get_text(), texts[j].get_text())
-        for i in range(len(texts))
-        for j in range(i)
-        if boxes[i].overlaps(boxes[j])
-    ]
-
-
 def results():
     return {
         "chain": sa.simulate_chain(BLOCK, V0, width=20, depth=10, samples=40, save_every=2),
         "SDE": sa.integrate_sde(BLOCK, V0, horizon=0.5, step=0.1, samples=50, save_every=1),
     }
-
-
-def curves():
-    return explosion_table(BLOCK, V0, [8, 16], horizon=0.25, step=0.125, samples=10, radius=2.0)
 
 
 def over_a_grid(*dims):
@@ -113,14 +91,6 @@ TABLE = {
     "trajectories": (plots.trajectories, results),
     "densities": (plots.densities, results),
     "model_layers": (plots.model_layers, lambda: sa.simulate_model(CONFIG, 3, samples=4)),
-    **{
-        f"paper {name}": (
-            resolve_name(recipe.plot),
-            lambda name=name, r=recipe: resolve_name(r.data)(**r.small).assign_attrs(figure=name),
-        )
-        for name, recipe in PAPER.items()
-    },
-    "explosion_probabilities": (paper.explosion_probabilities, curves),
     "heat_maps": (sweep_plots.heat_maps, lambda: over_a_grid("sampler", "tau0", "gamma")),
     "small_multiples": (
         sweep_plots.small_multiples, lambda: over_a_grid("sampler", "tau0", "gamma")
@@ -135,20 +105,13 @@ TABLE = {
 def test_a_figure_is_drawn_into_given_axes(name):
     """As many as it has panels: all hold data, and the rest of the figure is left alone.
 
-    A Figure of its own has its title. One of the paper is of finite numbers, and no label runs
-    through another.
+    A Figure of its own has its title.
     """
     draw, make = TABLE[name]
-    data, recipe = make(), PAPER.get(name.removeprefix("paper "))
-    title = recipe.title % data.attrs if recipe else "of its own"
-    own = draw(data, title=title)
+    data = make()
+    own = draw(data, title="of its own")
     assert isinstance(own, Figure)
-    assert title in own.get_suptitle()
-    if recipe:
-        assert overlaps(own) == []
-        for key, variable in data.data_vars.items():
-            # Few samples resolve no rate.
-            assert "rate" in key or np.isfinite(variable).all()
+    assert "of its own" in own.get_suptitle()
     panels = [a for a in own.axes if a.get_visible() and a.get_label() != "<colorbar>"]
     given = Figure().subplots(1, len(panels), squeeze=False)
     ax = given[0, 0] if len(panels) == 1 else given
@@ -167,14 +130,6 @@ def test_a_figure_is_drawn_into_given_axes(name):
     too_many = list(Figure().subplots(1, len(panels) + 1))
     with pytest.raises(ValueError, match=rf"^ax must have one Axes .*; got {len(panels) + 1}$"):
         draw(data, ax=too_many)
-
-
-def test_overlapping_labels_are_found():
-    """An axis label longer than its axis overlaps the title."""
-    figure = Figure(figsize=(5.5, 4.0), layout="constrained")
-    figure.subplots().set_ylabel("size of the correlation of pairs, mean, and 5–95 % band" * 2)
-    figure.suptitle("Ablations, to a large norm, for several sizes and all parameters: " * 2)
-    assert len(overlaps(figure)) == 1
 
 
 def test_the_message_names_the_panels():
@@ -196,3 +151,24 @@ def test_given_axes_keep_their_style():
     with mpl.rc_context({"font.size": 3.0}):
         assert size(ax=1)[0] == 3.0
         assert size()[0] != 3.0
+
+
+def test_several_panels_are_lettered_and_given_axes_are_not():
+    new = Panels(None, ["one", "two", "three"], (6.0, 2.0), 2)
+    assert [axis.get_title(loc="left") for axis in new.axes] == ["(a)", "(b)", "(c)"]
+    assert Panels(None, ["one"], (2.0, 2.0)).axes[0].get_title(loc="left") == ""
+    axes = list(Figure().subplots(1, 2))
+    assert [a.get_title(loc="left") for a in Panels(axes, "ab", (2, 2)).axes] == ["", ""]
+
+
+def test_labels_are_those_of_one_table():
+    """Symbols of parameters and observables; a name that has none stays as it is."""
+    assert [parameter_label(name) for name in ("gamma", "tau0", "other")] == [
+        r"$\gamma$", r"$\tau_0$", "other",
+    ]  # fmt: skip
+    assert observable_label("rho[0,2]") == r"$\rho_{0,2}$"
+    assert observable_label("log V[1,1]", ["a", "b"]) == r"$\log V_{1,1}$   (“b”)"
+    assert expectation_label("mean |rho|") == r"$\mathbb{E}$ mean $|\rho|$"
+    for name in observable_names(3):
+        # Every name has a symbol, except where words say it.
+        assert "$" in observable_label(name), name

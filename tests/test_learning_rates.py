@@ -10,13 +10,56 @@ import torch
 from scipy import stats
 
 import shaped_attention as sa
-from shaped_attention.figures.paper.learning_rates import TARGETS, tokens_after, training_losses
 from tests.explicit_networks import Explicit
 
 WIDTH, DEPTH, STEPS, SAMPLES = 24, 2, 3, 1000
 RATES = {"standard": 0.02, "muP": 0.3}
 """At which a step lowers the loss, but far from zero."""
-LAYER = tokens_after(2**-0.5)
+LAYER = sa.Normalised(sa.ShapedAttention(2**-0.5, skip=1.0, output_projection=True), norm="rms")
+TARGETS = (1.0, -1.0)
+CEILING = 1e6
+
+
+def training_losses(kind, layer, *, width, depth, rate, steps, samples, seed=0):
+    """Losses (steps + 1, samples) by SGD with a learning rate, in a parametrisation.
+
+    Two tokens, the loss is |y - f|^2 / 2 with y = (1, -1). Hidden matrices W (n, n) have N(0, 1/n)
+    entries. Both parametrisations name learning rates of W and of the readout u, f = X_L u:
+
+        standard    u ~ N(0, 1/n)      rate eta for all
+        muP         u ~ N(0, 1/n^2)    rate eta for W, eta / n for u
+
+    as in table 3 of Yang et al. (arXiv 2203.03466) for SGD, from Yang and Hu (arXiv 2011.14522).
+    `simulate_training` has matrices of N(0, 1) entries, W = w / sqrt n, and f = X_L v / sqrt n.
+    The gradient in w is that in W over sqrt n, and a step of w is that of W times sqrt n, so that
+    rate eta in W is rate n eta in w. So the standard rates are n eta for w and v. With muP
+    u = v / n, so a step of rate eta / n in u is one of rate n^2 eta / n = n eta in v: n eta again,
+    for w and v, of the loss of f / sqrt n,
+
+        |y - f / sqrt n|^2 / 2 = |sqrt n y - f|^2 / (2 n),
+
+    which is that of the targets sqrt n y over n. With these targets both rates are therefore eta.
+
+    Losses above 10^6 are returned as 10^6. If a step makes a loss of one of the samples overflow,
+    so are all of that step.
+    """
+    # A loss of simulate_training is `unit` times that of the parametrisation.
+    unit = 1.0 if kind == "standard" else float(width)
+    hidden = readout = width * rate / unit
+    losses = np.full((steps + 1, samples), CEILING)
+    # If not all steps are finite, as many as are.
+    for count in range(steps, 0, -1):
+        try:
+            run = sa.simulate_training(
+                layer, sa.equicorrelated(2, 0.2), [math.sqrt(unit) * y for y in TARGETS],
+                width=width, depth=depth, samples=samples, steps=count, seed=seed, progress=False,
+                optimizer=sa.SGD({"*": hidden, "readout": readout}),
+            )  # fmt: skip
+        except FloatingPointError:
+            continue
+        losses[: count + 1] = np.minimum(run["loss"].values / unit, CEILING)
+        break
+    return losses
 
 
 class Scaled(Explicit):

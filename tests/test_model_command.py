@@ -53,7 +53,7 @@ def test_the_table_and_the_verdict_are_those_of_the_library(run, tmp_path):
     stored = load(tmp_path / "data" / "model-llama.nc")
     assert model_summary(stored)["cosine"].identical(expected["cosine"])
     files = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert files == {"model-llama.png", "model-llama.svg"}
+    assert files == {"model-llama.png"}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_without_matplotlib_only_the_figure_is_missing(run, monkeypatch, argumen
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     figures = __import__("shaped_attention.figures").figures
-    for name in ("plots", "panels", "output"):
+    for name in ("plots", "panels"):
         monkeypatch.delitem(sys.modules, f"shaped_attention.figures.{name}", raising=False)
         monkeypatch.delattr(figures, name, raising=False)
     result = CliRunner().invoke(main, arguments)

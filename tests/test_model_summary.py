@@ -11,7 +11,6 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, model_summary, tokens_seen
 from shaped_attention.architectures.verdict import compared, shown_layers, summary_table, verdict
-from shaped_attention.figures.paper.models import GAMMA, _apart, shaped
 
 GPT2 = {
     "model_type": "gpt2", "n_embd": 64, "n_layer": 12, "n_head": 4, "vocab_size": 500,
@@ -287,31 +286,3 @@ def test_a_function_that_returns_other_numbers_than_it_names_is_refused():
     )
     with pytest.raises(ValueError, match=message):
         simulated(GPT2, keep=f"{__name__}:wrong")
-
-
-def test_the_shaped_twin_has_the_sizes_the_masks_and_the_groups_of_a_model():
-    """It starts from the same tokens, at mean square 1; every layer keeps its own mask."""
-    model = sa.model_from_config(MISTRAL)
-    twin = shaped(model)
-    attention, mlp = twin.layers()[0]
-    assert (twin.width, twin.depth, attention.heads, attention.mask) == (32, 3, 4, "causal:3")
-    assert (attention.kv_heads, attention.head_size) == (2, 8)
-    assert attention.gamma == mlp.gamma == GAMMA
-    assert twin.embedding.variance == pytest.approx(1.0)
-    assert model.embedding.variance == pytest.approx(0.09)
-    assert simulated(twin, 5)["V"].dims[0] == "position"
-    gemma = shaped(sa.model_from_config("gemma-3-12b"))
-    masks = ["causal:1024"] * 5 + ["causal"]
-    assert [blocks[0].mask for blocks in gemma.layers()] == masks * 8
-    assert {blocks[0].kv_heads for blocks in gemma.layers()} == {8}
-    parallel = shaped(sa.model_from_config("pythia-6.9b")).layers()[0]
-    assert (parallel[0].heads, parallel[0].mask) == (32, "causal")
-
-
-def test_names_are_moved_apart_by_no_more_than_is_needed():
-    assert _apart([0.1, 0.5, 0.9], 0.1, (0.0, 1.0)).tolist() == [0.1, 0.5, 0.9]
-    close = _apart([0.5, 0.5, 0.9], 0.1, (0.0, 1.0))
-    np.testing.assert_allclose(close, [0.45, 0.55, 0.9], atol=1e-9)
-    low = _apart([0.0, 0.0, 0.0], 0.1, (0.0, 1.0))
-    assert (np.diff(low) > 0.099).all()
-    assert low[0] > -1e-9

@@ -1,9 +1,8 @@
-"""Progress bars: one for each figure, on the error stream, and none unless they are asked for."""
+"""Progress bars: one for each run, on the error stream, and none unless they are asked for."""
 
 from __future__ import annotations
 
 import sys
-from pkgutil import resolve_name
 
 import click
 import numba
@@ -12,14 +11,12 @@ from click.testing import CliRunner
 
 import shaped_attention as sa
 from shaped_attention.commands.options import COMPILING, progress_option
-from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.statistics.stopping import explosion_table
 
 V0 = sa.equicorrelated(2, 0.2)
 LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
 
 NETWORKS = {"width": 8, "depth": 2, "samples": 3}
-SMALL = {"betas": [1.0], "times": [0.1], "tokens": 2, "samples": 2}
 CALLS = {
     "distances_by_width": lambda **p: sa.distances_by_width(LAYER, V0, [8, 16], samples=10, **p),
     "stopping_map": lambda **p: sa.stopping.stopping_map(
@@ -31,18 +28,7 @@ CALLS = {
     "neural_tangent_kernel": lambda **p: sa.neural_tangent_kernel(LAYER, V0, **NETWORKS, **p),
     "lyapunov": lambda **p: sa.lyapunov(LAYER, V0, **NETWORKS, **p),
     "simulate_training": lambda **p: sa.simulate_training(LAYER, V0, [0, 1], **NETWORKS, **p),
-    **{
-        f"paper {name}": lambda r=recipe, **p: resolve_name(r.data)(**r.small, **p)
-        for name, recipe in PAPER.items()
-        if name != "speed"
-    },
 }  # fmt: skip
-
-
-def test_every_figure_is_tried():
-    """But for the measured times, which take no time, and those of one function."""
-    tried = {name.removeprefix("paper ") for name in CALLS}
-    assert {*PAPER} - tried == {"speed"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import jsonschema
@@ -20,8 +19,6 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention import sphere
 from shaped_attention.architectures.layer_summary import model_summary
-from shaped_attention.figures.paper import speed
-from shaped_attention.figures.paper.catalogue import FIGURES as PAPER
 from shaped_attention.results import provenance
 from shaped_attention.results.provenance import record, recorded
 from shaped_attention.statistics import stopping
@@ -42,7 +39,6 @@ GENERAL = sphere.TokenAttention(
     1.0, SQUARES, SQUARES[:1], None, mlp=(SQUARES[0, 0, :3], SQUARES[1, 0, :, :3])
 )
 OMEGA = np.random.default_rng(0).normal(size=(40, 40))
-OTHER_TIMES = str(Path(__file__).parent / "other_times.json")
 
 CONFIG = {
     "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -141,8 +137,6 @@ CALLS = [
          dimension=3, sigma=1.0, cosine=[-0.5, 0.0]),
     call(sphere.mean_field, {"normalised": False}, beta=np.float32(1.3), times=[0.1],
          density=np.arange(1, 9) / (9 * np.pi)),
-    *(call(resolve_name(r.data), _SEED, **r.small) for r in PAPER.values() if r.random),
-    call(speed.figure_speed, {"measurements": OTHER_TIMES}),
     call(sa.gradient_norms, _SEED, layer=LAYER, v0=V0.tolist(), width=8, depth=2, samples=3),
     call(sa.lyapunov, _SEED, layer=LAYER, v0=V0.tolist(), width=8, depth=2, samples=3),
     call(sa.neural_tangent_kernel, _SEED, layer=LAYER, v0=V0.tolist(), width=8, depth=2, samples=3),
@@ -186,7 +180,7 @@ def without_time(result):
 
 
 def test_every_public_function_that_returns_a_dataset_is_in_the_table():
-    """And everything else in the package that records its calls, such as the figures' data."""
+    """And everything else in the package that records its calls, such as the data of a sweep."""
     public = {
         name
         for module in (sa, sphere)
@@ -200,7 +194,6 @@ def test_every_public_function_that_returns_a_dataset_is_in_the_table():
     assert public <= names | READ_ONLY | HAND_ON | OF_SWEEPS
     inside = {f for f in provenance._functions if f.__module__.startswith("shaped_attention")}
     assert {function.__name__ for function in inside - tried} == OF_SWEEPS
-    assert {resolve_name(r.data) for r in PAPER.values()} <= tried
 
 
 @ALL

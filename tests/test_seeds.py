@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.figures.paper import beyond, original
 from shaped_attention.numerics.seeds import derived_seed
 from shaped_attention.statistics import rates, stopping
 from shaped_attention.statistics.stopping import explosion_table, stopping_map
@@ -60,13 +59,6 @@ STUDIES = {
                                      seed=seed),
     "curves": lambda seed: explosion_table(BLOCK, V0, (10, 20), step=0.05, samples=2, seed=seed),
     "distances": lambda seed: sa.distances_by_width(BLOCK, V0, (8, 16), samples=2, seed=seed),
-    "figure 1 left": lambda seed: original.figure_1_left(2, 10, 5, 2, seed),
-    "figure 1 right": lambda seed: original.figure_1_right(2, 10, 5, 2, seed),
-    "figure 2": lambda seed: original.figure_2(width=10, depth=5, samples=2, seed=seed),
-    "figure 3": lambda seed: original.figure_3(2, 10, 5, 2, seed),
-    "figure of tokens": lambda seed: beyond.figure_tokens((2, 3), 10, 5, 2, seed),
-    "figure of keys": lambda seed: beyond.figure_keys(2, 10, 5, 2, seed),
-    "figure of eigenvalues": lambda seed: beyond.figure_eigenvalues(width=10, samples=2, seed=seed),
 }  # fmt: skip
 
 
@@ -83,7 +75,7 @@ def seeds_of(study, monkeypatch):
 
         return sample
 
-    for module, name in itertools.product((stopping, rates, original, beyond), used):
+    for module, name in itertools.product((stopping, rates), used):
         monkeypatch.setattr(module, name, spied(name))
     for seed in range(3):
         study(seed)

@@ -78,7 +78,7 @@ def test_plan_run_status_resume_draw_export(tmp_path):
     assert "24 units in" in invoke("resume", store)
     assert (store / "ledger.jsonl").read_bytes() == ledger
     drawn = invoke("draw", store, "--figures", tmp_path / "f").split()
-    assert len(drawn) == 8
+    assert len(drawn) == 4
     assert all(Path(path).stat().st_size > 1000 for path in drawn)
     invoke("export", store, tmp_path / "all.nc")
     whole = sa.open_sweep(store).load()

@@ -208,8 +208,8 @@ def test_other_commands_end_as_shells_expect(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("shaped_attention.commands.figures.make", interrupted)
-    shown = CliRunner().invoke(main, ["paper", "1-left"])
+    monkeypatch.setattr("shaped_attention.architectures.simulate.simulate_model", interrupted)
+    shown = CliRunner().invoke(main, ["model", "gpt2"])
     assert (shown.exit_code, shown.stderr) == (130, "interrupted\n")
 
 

@@ -1,4 +1,4 @@
-"""The main job as a command: it reads arguments, calls `figures.study` and prints.
+"""The main job as a command: it reads arguments, calls `study` and prints.
 
 The libraries that compute are imported when it runs, not for its help text.
 """
@@ -121,7 +121,7 @@ def compare_command(
     with --overwrite.
     """
     from shaped_attention.blocks.catalogue import named_layer, rescaled
-    from shaped_attention.figures import study
+    from shaped_attention.commands import study
     from shaped_attention.io.storage import check_writable
     from shaped_attention.libraries import extras
     from shaped_attention.statistics.comparison_text import format_comparison

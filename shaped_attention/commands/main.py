@@ -13,24 +13,17 @@ from shaped_attention.libraries import __version__
 
 _COMMANDS = {
     "compare": "Compare finite shaped transformers with their limiting SDE.",
-    "gallery": "Reproduce the figures of the gallery.",
     "model": "Show what depth does to the tokens of a model at initialisation, from its "
     "configuration.",
-    "paper": "Reproduce the figures of The Shaped Transformer.",
     "show": "Print the contents of a saved result and the call that produced it.",
-    "stopping": "Plot when eigenvalues leave [10^-4, 10^4], and how often |V| reaches 10^4 |V_0|.",
     "sweep": "Run grids of parameters in batches; an interrupt never loses finished work.",
 }
 """First sentences of the help texts by name; `tests/test_quick_start.py` compares them."""
 
-_MODULES = {"paper": "figures"}
-"""Modules of `shaped_attention.commands` that do not have the name of their command."""
-
 
 def load(name: str) -> click.Command:
     """Import a command."""
-    place = f"{__package__}.{_MODULES.get(name, name)}:{name}_command"
-    command: click.Command = resolve_name(place)
+    command: click.Command = resolve_name(f"{__package__}.{name}:{name}_command")
     return command
 
 

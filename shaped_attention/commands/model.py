@@ -20,6 +20,7 @@ from shaped_attention.commands.options import (
     overwrite_option,
     progress_option,
     results_option,
+    save_png,
     seed_option,
     with_options,
 )
@@ -78,7 +79,7 @@ def model_command(
     CONFIG is a config.json of the transformers library, a folder with one, or the name of a shipped
     configuration (--list). Prints cosines, effective rank, norms and entropy of attention by layer
     (median, and 5 and 95 % quantiles over samples) and a verdict, and plots these quantities in
-    model-CONFIG.png and .svg; the name also contains what --set changes. Files of an earlier
+    model-CONFIG.png; the name also contains what --set changes. Files of an earlier
     command are replaced only with --overwrite. Given two configurations, it also prints how they
     differ, and plots both.
 
@@ -134,9 +135,8 @@ def _run(
     # A single token has no cosine, and what is kept in place of V has no missing numbers.
     keep = LAYER_NUMBERS if count > 1 else "V"
     check_writable(figures, "figures")
-    picture = figures / _stem(*models, *changes)
-    pictures = [picture.with_name(f"{picture.name}.{kind}") for kind in ("png", "svg")]
-    check_new("another folder with --figures", overwrite, pictures)
+    picture = figures / f"{_stem(*models, *changes)}.png"
+    check_new("another folder with --figures", overwrite, [picture])
     places = {}
     if results is not None:
         check_writable(results, "results")
@@ -161,9 +161,9 @@ def _run(
         click.echo(f"{' and '.join(summaries)}\n{fill(compared(summaries), _WIDTH)}\n")
     title = f"{' and '.join(summaries)} at initialisation, {counted}"
     with optional_figure(written):
-        from shaped_attention.figures.plots import model_layers, save_figure
+        from shaped_attention.figures.plots import model_layers
 
-        written += save_figure(model_layers(summaries, title), picture)
+        written.append(save_png(model_layers(summaries, title), picture))
 
 
 def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]:

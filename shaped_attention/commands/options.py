@@ -1,4 +1,4 @@
-"""What commands share: groups, options, those of a figure from its recipe, errors as sentences."""
+"""What commands share: groups, options, pictures as files, errors as sentences."""
 
 from __future__ import annotations
 
@@ -6,37 +6,25 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from shaped_attention.checks import did_you_mean
-from shaped_attention.figures.recipes import Option, Recipe
 from shaped_attention.libraries import MissingLibraryError, extras
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 HELP = {
-    "betas": "Inverse temperatures.",
-    "depth": "Number L of layers.",
     "device": "'cpu', 'cuda' or 'cuda:INDEX' (not yet tested on a GPU).",
-    "dimension": "Dimension d of the space that contains the sphere.",
-    "dimensions": "Dimensions d of the space that contains the sphere, one per panel.",
-    "figures": "Folder for the figures (PNG and SVG).",
-    "gammas": "Weights of the attention branch, each in [0, 1].",
-    "normalised": "Whether attention is normalised by its sum (SA) or not (USA).",
+    "figures": "Folder for the figures (PNG).",
     "progress": "Show progress bars.  [default: only if the error stream is a terminal]",
     "results": "Folder for the data (netCDF).",
-    "samples": "Number of samples.",
     "seed": "Seed of the random numbers (whole number >= 0).",
-    "tau0s": "Temperatures; logits are divided by tau0 sqrt(n n_k).",
-    "tokens": "Number of tokens.",
-    "tolerance": "Largest local error of a token in each step of the flow.",
     "width": "Width n of the networks.",
-    "widths": "Widths n of the chains.",
 }
-"""Help texts of options by name, unless a recipe has another in an `Option`."""
-
-SAME = ("device", "figures", "progress", "seed")
-"""Options whose help text is the same everywhere."""
+"""Help texts of options by name."""
 
 INCOMPLETE = 3
 """Exit status of a sweep that leaves units undone, was interrupted, or gave units up."""
@@ -118,31 +106,6 @@ class Choice(click.Choice[str]):
         return f"{value!r}: {did_you_mean(value, self.choices)}"
 
 
-if TYPE_CHECKING:
-    _Parameter = click.ParamType[Any]
-else:
-    _Parameter = click.ParamType  # without a parameter before click 8.4
-
-
-class Listed(_Parameter):
-    """Values with commas between them."""
-
-    name = "list"
-
-    def __init__(self, kind: type) -> None:
-        self.kind = kind
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return a tuple of the values."""
-        if not isinstance(value, str):
-            return value
-        try:
-            return tuple(self.kind(word.strip()) for word in value.split(","))
-        except ValueError:
-            kind = "whole numbers" if self.kind is int else "numbers"
-            self.fail(f"{value!r} is not a comma-separated list of {kind}")
-
-
 figures_option = click.option(
     "--figures", type=click.Path(path_type=Path), default=Path("figures"), help=HELP["figures"]
 )
@@ -196,29 +159,15 @@ def check_new(how: str, overwrite: bool, paths: Iterable[Path]) -> None:
             raise ValueError(f"{path} exists; choose {how}, or --overwrite")
 
 
-_SHORT = 8
-"""Values of a list that fit into one line."""
+def save_png(figure: Figure, path: Path) -> Path:
+    """Write a figure completely or not at all; the same figure gives the same bytes."""
+    from shaped_attention.io.storage import written
 
-
-def options_of(recipe: Recipe) -> list[Callable[[Any], Any]]:
-    """Return the options of the command of a figure."""
-    options = [_option(name, option) for name, option in recipe.options.items()]
-    sampling = [seed_option, progress_option] if recipe.random else []
-    return [*options, *sampling, figures_option, results_option]
-
-
-def _option(name: str, option: Any) -> Callable[[Any], Any]:
-    text, default, kind = option if isinstance(option, Option) else (HELP[name], option, None)
-    flag = f"--{name.replace('_', '-')}"
-    if isinstance(default, bool):
-        return click.option(f"{flag}/--no-{flag[2:]}", default=default, help=text)
-    if not isinstance(default, tuple) and default is not None:
-        return click.option(flag, default=default, help=text)
-    listed = Listed(type(default[0]) if default else get_args(kind)[0])
-    # Long lists are wrapped between their values.
-    comma = ", " if default and len(default) > _SHORT else ","
-    typed = comma.join(str(value).removesuffix(".0") for value in default) if default else None
-    return click.option(flag, type=listed, default=typed, help=text)
+    with written(path) as draft:
+        figure.savefig(
+            draft, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None}
+        )
+    return path
 
 
 def with_options(options: Iterable[Callable[[Any], Any]]) -> Callable[[Any], Any]:

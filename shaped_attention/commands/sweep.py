@@ -17,6 +17,7 @@ from shaped_attention.commands.options import (
     check_new,
     figures_option,
     overwrite_option,
+    save_png,
 )
 from shaped_attention.commands.sweep_run import file_argument, resume, run, trust_option
 from shaped_attention.commands.sweep_state import (
@@ -104,7 +105,6 @@ def draw(store: Path, observable: str, figures: Path) -> None:
 
     The figures show means, distances between chain and SDE, and fractions of stopped paths.
     """
-    from shaped_attention.figures import plots
     from shaped_attention.io.storage import check_writable
     from shaped_attention.sweep import plots as sweep_plots
     from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
@@ -116,8 +116,7 @@ def draw(store: Path, observable: str, figures: Path) -> None:
     distances = sweep_distances(data) if both else None
     drawn = sweep_plots.sweep_figures(data, summary, distances, observable)
     for name, figure in drawn.items():
-        for path in plots.save_figure(figure, figures / f"sweep-{name}"):
-            click.echo(path)
+        click.echo(save_png(figure, figures / f"sweep-{name}.png"))
 
 
 @sweep_command.command()

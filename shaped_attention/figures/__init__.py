@@ -1,5 +1,5 @@
-"""Figures: drawings of results, named recipes of data and drawing, and the paper's figures."""
+"""Drawings of results."""
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, ["paper", "plots", "recipes"])
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, ["plots"])

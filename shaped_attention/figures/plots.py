@@ -1,7 +1,7 @@
 """Figures of results: how the law of V evolves, and its densities at one time.
 
 Every function returns a matplotlib Figure without showing it, or draws into the Axes given as
-`ax`. `save_figure` writes a Figure.
+`ax`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from shaped_attention.architectures.layer_summary import model_summary
 from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_label, sampler_label
-from shaped_attention.figures.output import save_figure
 from shaped_attention.figures.panels import (
     COLORS,
     LINES,
@@ -47,7 +46,7 @@ from shaped_attention.statistics.density import (
 )
 
 __all__ = [
-    "COLORS", "LINES", "densities", "model_layers", "save_figure", "styled", "trajectories",
+    "COLORS", "LINES", "densities", "model_layers", "styled", "trajectories",
 ]  # fmt: skip
 
 Results = xr.Dataset | Mapping[str, xr.Dataset] | Sequence[xr.Dataset]

@@ -25,14 +25,9 @@ class Weights(dict[str, Parameter]):
 
     Attributes
     ----------
-    single, together
-        Types of the matrices that stand alone, and of those that hold several side by side.
     matrices
         The matrices.
     """
-
-    single: type[Matrix] = Matrix
-    together: type[SideBySide] = SideBySide
 
     def __init__(self, source: Source) -> None:
         super().__init__()
@@ -46,7 +41,7 @@ class Weights(dict[str, Parameter]):
     ) -> Rows:
         """Return the product with a matrix of this name, of N(0, std^2) entries."""
         if name not in self:
-            matrix = self.single(x.space, b, std, name)
+            matrix = Matrix(x.space, b, std, name)
             self._keep(matrix, [Parameter(matrix, name, hidden=hidden)])
         return x @ self._single[name]
 
@@ -116,7 +111,7 @@ class Weights(dict[str, Parameter]):
         matrix = next((w for w, _ in self._places.values() if w.rows is x), None)
         if matrix is None:
             std = 1.0 if group is None else group.std
-            matrix = self.together(x, columns, std, f"{name}, together")
+            matrix = SideBySide(x, columns, std, f"{name}, together")
             self._keep(matrix, [])
             if group is not None:
                 self._keep_stored(group, matrix)

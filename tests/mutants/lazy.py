@@ -283,25 +283,4 @@ LAZY = [
         "return float(p.gamma**2)",
         ("test_tangent_kernel.py::test_the_kernel_of_infinite_width_is_approached",),
     ),
-    Mutant(
-        "a-readout-kernel-with-one-pairing",
-        "shaped_attention/figures/paper/tangent_kernels.py",
-        "return float(d + 2.0 * e)",
-        "return float(d + 1.0 * e)",
-        ("test_kernel_moment.py",),
-    ),
-    Mutant(
-        "independent-gradients-through-the-same-matrix",
-        "shaped_attention/figures/paper/independent_gradients.py",
-        "return self.back.transposed_after(x)",
-        "return super()._product(x, 1)",
-        ("test_independent_gradients.py",),
-    ),
-    Mutant(
-        "mup-rates-of-the-standard-loss",
-        "shaped_attention/figures/paper/learning_rates.py",
-        "hidden = readout = width * rate / unit",
-        "hidden = readout = width * rate",
-        ("test_learning_rates.py",),
-    ),
 ]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import check_count
+from shaped_attention.commands.options import save_png
 from shaped_attention.io.storage import written
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.results.files import save
@@ -38,10 +39,9 @@ _SAVED_TIMES = 30
 
 def files(results: Path, figures: Path) -> dict[str, list[Path]]:
     """Return the files that `write_study` and `draw_study` write, by the option of their folder."""
-    drawn = [f"{name}.{kind}" for name in _FIGURES.values() for kind in ("png", "svg")]
     return {
         "--results": [results / name for name in (_TABLES, *_RESULTS.values())],
-        "--figures": [figures / name for name in drawn],
+        "--figures": [figures / f"{name}.png" for name in _FIGURES.values()],
     }
 
 
@@ -121,14 +121,14 @@ def most_correlated_pair(v0: NDArray[np.float64]) -> tuple[int, int]:
 def draw_study(
     results: Mapping[str, xr.Dataset], folder: Path, labels: list[str] | None, title: str
 ) -> list[Path]:
-    """Write the figures compare-trajectories and compare-densities (PNG and SVG) into a folder."""
+    """Write the figures compare-trajectories and compare-densities into a folder."""
     from shaped_attention.figures import plots  # needs an extra; the results do not
 
     pair = most_correlated_pair(results["SDE"]["V"].values[0, 0])
     written = []
     for kind, name in _FIGURES.items():
         figure = getattr(plots, kind)(results, pair=pair, labels=labels, title=title)
-        written += plots.save_figure(figure, folder / name)
+        written.append(save_png(figure, folder / f"{name}.png"))
     return written
 
 
