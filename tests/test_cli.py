@@ -55,9 +55,9 @@ def test_results_can_be_loaded_and_run_again(run, tmp_path):
 def test_other_starts(run, tmp_path):
     x = np.random.default_rng(0).standard_normal((3, 5))
     np.save("tokens.npy", x)
-    np.savetxt("v.csv", x @ x.T / 5, delimiter=",")
+    np.save("v.npy", x @ x.T / 5)
     first = run("compare", *SMALL, "--token-file", "tokens.npy", "--scale", "raw", "--results", "a")
-    second = run("compare", *SMALL, "--covariance", "v.csv", "--scale", "raw", "--results", "b")
+    second = run("compare", *SMALL, "--covariance", "v.npy", "--scale", "raw", "--results", "b")
     assert first.exit_code == second.exit_code == 0, first.output + second.output
     a, b = (load(tmp_path / folder / "sde.nc") for folder in "ab")
     np.testing.assert_allclose(a.V, b.V, rtol=1e-9)
@@ -127,9 +127,8 @@ BAD = {
         ("--token-file", "a.npy", "--tokens", "2"),
         "--tokens and --token-file cannot be used together",
     ),
-    "key alone": (("--key", "x"), "--key x needs"),
-    "indefinite": (("--covariance", "indefinite.csv"), "indefinite"),
-    "not square": (("--covariance", "wide.csv"), "square"),
+    "indefinite": (("--covariance", "indefinite.npy"), "indefinite"),
+    "not square": (("--covariance", "wide.npy"), "square"),
     "gamma": (("--gamma", "1.5"), "gamma must be in [0, 1]; got 1.5"),
     "few samples": (("--network-samples", "4"), "network_samples must be an integer"),
     "scale": (("--scale", "big"), "scale must be"),
@@ -147,8 +146,8 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_sentence_and_leaves_nothing(run, name, tmp_path):
-    np.savetxt("indefinite.csv", [[1.0, 2.0], [2.0, 1.0]], delimiter=",")
-    np.savetxt("wide.csv", np.ones((2, 3)), delimiter=",")
+    np.save("indefinite.npy", [[1.0, 2.0], [2.0, 1.0]])
+    np.save("wide.npy", np.ones((2, 3)))
     (tmp_path / "file").write_text("in the way")
     options, message = BAD[name]
     result = run("compare", *SMALL, *options)
@@ -160,7 +159,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(run, name, tmp_path):
     after = {path.name for path in tmp_path.iterdir()}
     # A folder is made only to see whether it can be written, when all other arguments are right.
     allowed = {"figures", "results"} if name in ("figures", "results") else set()
-    assert after - allowed == {"indefinite.csv", "wide.csv", "file"}
+    assert after - allowed == {"indefinite.npy", "wide.npy", "file"}
     assert not any(path.suffix in (".nc", ".png") for path in tmp_path.rglob("*"))
 
 

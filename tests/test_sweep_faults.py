@@ -250,8 +250,8 @@ FILES = {
     "space": (START + "[axes]\ngamma = { linspace = [0.1, 0.2] }\n", "gamma must be {linspace = "),
     "infinite": (START + "[axes]\ngamma = { linspace = [0.1, inf, 3] }\n", "an end must be"),
     "fixed": ("samples = 9\nfixed = 3\n", r"fixed must be a table \[fixed\]; got 3"),
-    "no covariance": (START.replace("tokens = 2", "covariance = 'no.csv'") + "gamma = 0.3\n",
-                      r"no\.csv: there is no such file"),
+    "no covariance": (START.replace("tokens = 2", "covariance = 'no.npy'") + "gamma = 0.3\n",
+                      r"no\.npy: there is no such file"),
 }  # fmt: skip
 
 
@@ -267,13 +267,13 @@ def test_matrices_beside_the_file(tmp_path, monkeypatch):
     """Found from any folder; a start given twice is refused."""
     monkeypatch.chdir("/")
     tokens = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]])
-    np.savetxt(tmp_path / "x.csv", tokens, delimiter=",")
+    np.save(tmp_path / "x.npy", tokens)
     np.save(tmp_path / "v.npy", tokens @ tokens.T / 3)
-    for line in ("token_file = 'x.csv'", "covariance = 'v.npy'"):
+    for line in ("token_file = 'x.npy'", "covariance = 'v.npy'"):
         path = tmp_path / "sweep.toml"
         path.write_text(GAMMA.replace("tokens = 2", line))
         np.testing.assert_allclose(read_sweep(path).cell(()).v0, tokens @ tokens.T / 3)
-    both = "token_file = 'x.csv'\ncovariance = [[1.0]]"
+    both = "token_file = 'x.npy'\ncovariance = [[1.0]]"
     assert len(faults_of(GAMMA.replace("tokens = 2", both), tmp_path)) == 1
 
 

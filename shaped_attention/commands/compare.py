@@ -36,11 +36,10 @@ _OPTIONS = [
                  help="Start from M equicorrelated tokens of variance 1."),
     click.option("--rho", default=0.2, help="Correlation of these tokens (with --tokens)."),
     click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE",
-                 help="Start from tokens X_0, an array of shape (m, n_0) in a .npy, .npz, .csv or "
-                 ".pt file, with V_0 = X_0 X_0^T / n_0.  [default: 8 tokens of a real sentence]"),
+                 help="Start from tokens X_0, an array of shape (m, n_0) in a .npy file, "
+                 "with V_0 = X_0 X_0^T / n_0.  [default: 8 tokens of a real sentence]"),
     click.option("--covariance", type=click.Path(path_type=Path), metavar="FILE",
-                 help="Start from an m x m covariance V_0 in a .npy, .npz, .csv or .pt file."),
-    click.option("--key", metavar="NAME", help="Name of the array in a .npz or .pt file."),
+                 help="Start from an m x m covariance V_0 in a .npy file."),
     click.option("--scale", default="1", metavar="NUMBER|raw",
                  help="Rescale V_0 so that the mean of its diagonal is this number, as an input "
                  "normalisation would; 'raw' leaves V_0 unchanged."),
@@ -104,7 +103,6 @@ def compare_command(
     tokens: int | None,
     token_file: Path | None,
     covariance: Path | None,
-    key: str | None,
     rho: float,
     scale: str,
     memory: float,
@@ -193,7 +191,6 @@ def _start(
     rho: float,
     token_file: Path | None,
     covariance: Path | None,
-    key: str | None,
 ) -> tuple[NDArray[np.float64], list[str] | None, str]:
     """The starting covariance, words for the tokens if there are any, and where it is from."""
     from shaped_attention.io.inputs import example_tokens, read_covariance, read_tokens
@@ -208,12 +205,10 @@ def _start(
     ]  # fmt: skip
     if len(starts) > 1:
         raise ValueError(f"{' and '.join(starts)} cannot be used together")
-    if key is not None and token_file is None and covariance is None:
-        raise ValueError(f"--key {key} needs --token-file or --covariance")
     if token_file is not None:
-        return covariance_of(read_tokens(token_file, key)), None, f"tokens of {token_file.name}"
+        return covariance_of(read_tokens(token_file)), None, f"tokens of {token_file.name}"
     if covariance is not None:
-        v0 = check_covariance(read_covariance(covariance, key), f"--covariance {covariance}")
+        v0 = check_covariance(read_covariance(covariance), f"--covariance {covariance}")
         return v0, None, f"covariance of {covariance.name}"
     if tokens is not None:
         return equicorrelated(tokens, rho), None, f"{tokens} tokens with correlation {rho:g}"

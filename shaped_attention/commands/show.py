@@ -16,7 +16,7 @@ def show_command(path: Path) -> None:
     PATH is the .nc file or the .zarr folder of the result. Its arrays are neither read nor
     verified.
     """
-    from shaped_attention.io.file_formats import MAX_BYTES
+    from shaped_attention.io.inputs import MAX_BYTES
     from shaped_attention.results.files import ATTRIBUTE, opened
     from shaped_attention.results.provenance import record
 

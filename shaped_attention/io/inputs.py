@@ -1,13 +1,16 @@
 """Initial data from files: token arrays, covariances, and the shipped examples.
 
-`file_formats` reads the four formats. A defective file raises a `ValueError` of one sentence that
-names the file, what was found and what is allowed.
+A file is data and never code: nothing is unpickled. A defective file raises a `ValueError` of one
+sentence that names the file, what was found and what is allowed.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,29 +20,37 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from shaped_attention.checks import with_types
-from shaped_attention.io.file_formats import MAX_BYTES, READERS, SHAPES
 from shaped_attention.io.storage import reason
+
+MAX_BYTES = 2**33
+"""Default for the bytes that a file may declare: 8 GiB."""
 
 _EXAMPLE = "moby_dick_tokens.npz"
 _REAL_KINDS = "iuf"
+_SHAPES = {(2,): "two-dimensional", (3, 4): "three- or four-dimensional"}
+
+
+def check_declared(place: str, declared: int, max_bytes: int) -> None:
+    """Raise ValueError if a file declares more than `max_bytes` bytes.
+
+    A header of a few bytes can declare more than a machine has.
+    """
+    if declared > max_bytes:
+        raise ValueError(
+            f"{place} must declare at most max_bytes={max_bytes} bytes; it declares {declared}"
+        )
 
 
 @with_types
 def read_tokens(
-    path: str | os.PathLike[str], key: str | None = None, *, max_bytes: int = MAX_BYTES
+    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
 ) -> Float64[np.ndarray, "m n0"]:
     """Read a token array: one row per token, one column per feature.
 
     Parameters
     ----------
     path
-        A ``.npy``, ``.npz``, ``.csv`` or ``.pt`` file. A ``.csv`` file holds comma-separated
-        numbers; its first line is a header if none of its fields is a number, so a header of
-        bare numbers would be read as a token. A ``.pt`` file holds a tensor, or a
-        dictionary with tensors, and is loaded with ``weights_only=True``.
-    key
-        Name of the array in a ``.npz`` file or of the tensor in a ``.pt`` dictionary. It may be
-        omitted if the file holds a single array, or a single two-dimensional numeric array.
+        A ``.npy`` file.
     max_bytes
         Largest number of bytes that the array may have, checked before it is read.
 
@@ -53,16 +64,16 @@ def read_tokens(
     FileNotFoundError
         There is no file at `path`.
     ValueError
-        `path` is a directory, may not be read, has another extension or is damaged; `key` is
-        missing, unknown or given for a file without names; the array is empty, not
-        two-dimensional, ragged or larger than `max_bytes`; or an entry is not a finite real number.
+        `path` is a directory, may not be read, has another extension or is damaged; the array is
+        empty, not two-dimensional or larger than `max_bytes`; or an entry is not a finite real
+        number.
     """
-    return read_array(path, key, max_bytes=max_bytes)
+    return read_array(path, max_bytes=max_bytes)
 
 
 @with_types
 def read_covariance(
-    path: str | os.PathLike[str], key: str | None = None, *, max_bytes: int = MAX_BYTES
+    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
 ) -> Float64[np.ndarray, "m m"]:
     """Read a square matrix of finite real numbers, intended as a token covariance V.
 
@@ -70,7 +81,7 @@ def read_covariance(
 
     Parameters
     ----------
-    path, key, max_bytes
+    path, max_bytes
         As for `read_tokens`.
 
     Returns
@@ -85,7 +96,7 @@ def read_covariance(
     ValueError
         As for `read_tokens`, and if the matrix is not square.
     """
-    matrix = read_array(path, key, max_bytes=max_bytes)
+    matrix = read_array(path, max_bytes=max_bytes)
     rows, columns = matrix.shape
     if rows != columns:
         raise ValueError(f"{path} must hold a square matrix; got {rows} rows and {columns} columns")
@@ -113,41 +124,52 @@ def read_example(filename: str, key: str) -> tuple[list[str], NDArray[np.float64
         return arrays["tokens"].tolist(), arrays[key].astype(np.float64)
 
 
-@with_types
 def read_array(
-    path: str | os.PathLike[str],
-    key: str | None = None,
-    dimensions: tuple[int, ...] = (2,),
-    max_bytes: int = MAX_BYTES,
+    path: str | os.PathLike[str], dimensions: tuple[int, ...] = (2,), max_bytes: int = MAX_BYTES
 ) -> NDArray[np.float64]:
-    """Read a non-empty array of finite real numbers with 2, or 3 or 4, dimensions, as float64.
-
-    Arguments and errors are those of `read_tokens`; more than 2 dimensions do not fit into a
-    ``.csv`` file.
-    """
+    """Read a non-empty array of finite real numbers with 2, or 3 or 4, dimensions, as float64."""
     file = Path(path)
-    readers = {
-        suffix: read for suffix, read in READERS.items() if dimensions == (2,) or suffix != ".csv"
-    }
-    *others, last = readers
-    formats = f"{', '.join(others)} or {last}"
     try:
         if not file.exists():
             raise FileNotFoundError(f"{file}: there is no such file")
         if not file.is_file():
             kind = "a directory" if file.is_dir() else "not a regular file"
-            raise ValueError(f"{file} must be a {formats} file; it is {kind}")
-        reader = readers.get(file.suffix.lower())
-        if reader is None:
+            raise ValueError(f"{file} must be a .npy file; it is {kind}")
+        if file.suffix.lower() != ".npy":
             extension = f"the extension {file.suffix}" if file.suffix else "no extension"
-            raise ValueError(f"{file} must be a {formats} file; it has {extension}")
-        with file.open("rb") as stream:
-            array, name = reader(stream, str(file), key, dimensions, max_bytes)
+            raise ValueError(f"{file} must be a .npy file; it has {extension}")
+        return _checked(_stored(file, max_bytes), str(file), dimensions)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({reason(error)})") from error
-    return _checked(array, name, dimensions)
+
+
+def _stored(file: Path, max_bytes: int) -> NDArray[Any]:
+    """Return the array of a file as it is stored; the size that it declares is checked before."""
+    with file.open("rb") as stream:
+        with _reading(file):
+            version = np.lib.format.read_magic(stream)
+            header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+            shape, _, dtype = header(stream)
+            stream.seek(0)
+        check_declared(str(file), math.prod(shape) * dtype.itemsize, max_bytes)
+        with _reading(file):
+            return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Report what NumPy raises for a damaged file; errors of the system pass."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{file}: this cannot be read as a .npy file; it must be complete and hold plain "
+            "numbers, since Python objects are never unpickled"
+        ) from error
 
 
 def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDArray[np.float64]:
@@ -156,12 +178,11 @@ def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDA
         raise ValueError(f"{name} must hold real numbers; its entries are {kind}")
     if array.ndim not in dimensions:
         raise ValueError(
-            f"{name} must hold a {SHAPES[dimensions]} array; its shape is {array.shape}"
+            f"{name} must hold a {_SHAPES[dimensions]} array; its shape is {array.shape}"
         )
     if array.size == 0:
-        layer = "layer, one " if array.ndim > 2 else ""
         raise ValueError(
-            f"{name} must hold at least one {layer}row and one column; the shape of the array is "
+            f"{name} must hold at least one row and one column; the shape of the array is "
             f"{array.shape}"
         )
     # An extended-precision number may exceed float64; the test for infinity below reports it.
@@ -169,12 +190,9 @@ def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDA
         numbers = np.array(array, dtype=np.float64, order="C")
     finite = np.isfinite(numbers)
     if not finite.all():
-        first = tuple(np.argwhere(~finite)[0])
-        layer = f"layer {first[0] + 1}, " if array.ndim > 2 else ""
-        layer += f"sample {first[1] + 1}, " if array.ndim == 4 else ""
+        place = tuple(int(i) for i in np.argwhere(~finite)[0])
         raise ValueError(
             f"{name} must hold finite numbers; {np.count_nonzero(~finite)} of {numbers.size} "
-            f"entries are not, the first being {numbers[first]} in {layer}row {first[-2] + 1}, "
-            f"column {first[-1] + 1}"
+            f"entries are not, the first being {numbers[place]} at {list(place)}"
         )
     return numbers

@@ -15,7 +15,7 @@ import xarray as xr
 
 from shaped_attention.blocks.base import Block, Pattern, blocks_of
 from shaped_attention.checks import argument_error, with_types
-from shaped_attention.io.file_formats import MAX_BYTES, check_declared
+from shaped_attention.io.inputs import MAX_BYTES, check_declared
 from shaped_attention.io.storage import reason, written
 from shaped_attention.libraries import extras
 from shaped_attention.results.plain_arguments import decoded
