@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -344,3 +347,38 @@ def check_new_name(taken: set[tuple[str, int]], name: str | None, head: int) -> 
             "twice: equal names do not tie weights"
         )
     taken.add((name, head))
+
+
+_NAME = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
+
+
+def names_code(value: object) -> TypeGuard[str]:
+    """Return whether a value is text of the form "module:name"."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def function_named(
+    name: str,
+    argument: str = "layer",
+    requirement: str = "a 'module:function' that can be imported",
+) -> Callable[..., Any]:
+    """Return a function, such as that of a layer, which an argument names as 'module:function'.
+
+    Raise ValueError, which names the argument, if there is none. What a file says never comes here:
+    to import a module runs it.
+    """
+    if not names_code(name):
+        raise argument_error(argument, requirement, name)
+    module, _, attribute = name.partition(":")
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise ValueError(f"{argument_error(argument, requirement, name)} (of Python's library)")
+    # Find modules in the working directory, like `python -m` and unlike installed commands.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # importing runs any code
+        raise ValueError(f"{argument_error(argument, requirement, name)} ({error})") from None
+    if not callable(function):
+        raise ValueError(f"{argument_error(argument, requirement, name)} (not a function)")
+    return function

@@ -37,8 +37,8 @@ SAMPLERS = pytest.mark.parametrize("sampler", [network, chain, sde])
 def test_a_run_in_two_parts_has_the_law_of_a_run_in_one(sampler):
     """KS at 10^-3 (Bonferroni). With the numbers of the first part again it is rejected.
 
-    There the increments of both parts are correlated by .4 or more, which 1500 samples reject with
-    a p-value of about 1e-28.
+    There the increments of both parts are correlated, by .7 to .8 in networks, which widens the
+    law: 1500 samples reject it with p-values far below 1e-10.
     """
     layer, options = [sa.ShapedAttention(0.35), sa.ShapedMLP(0.35)], {"samples": 1500}
     whole = sampler(layer, depth=10, seed=3, **options)
@@ -49,11 +49,8 @@ def test_a_run_in_two_parts_has_the_law_of_a_run_in_one(sampler):
     assert min(p.values()) > 1e-3 / len(p)
     with pytest.raises(ValueError, match=r"^seed must differ from that of the result that v0 com"):
         sampler(layer, last, seed=1, **options)
-    again = sampler(layer, last.values, seed=1, **options)
-    wrong = ks_p_values(whole, again)
+    wrong = ks_p_values(whole, sampler(layer, last.values, seed=1, **options))
     assert min(wrong.values()) < 1e-3 / len(wrong)
-    before, after = ((run.V[-1] - run.V[0]).values[:, 0, 1] for run in (first, again))
-    assert np.corrcoef(before, after)[0, 1] > 0.4
 
 
 @pytest.mark.parametrize("seed", [7, 2**70])
@@ -68,7 +65,11 @@ def test_a_start_knows_its_sampler_and_seed_from_a_file_too(tmp_path, seed):
         for run, other in ((chain, 8), (network, seed)):
             rest = run(LAYERS["attention"], last, samples=3, seed=other)
             np.testing.assert_allclose(rest.V[0], last)
-    config = sa.shipped_configurations()[0]
+    config = {
+        "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9,
+        "rope_parameters": {"rope_theta": 1e4},
+    }  # fmt: skip
     model = sa.simulate_model(config, 2, samples=1, entropy=False, progress=False)
     with pytest.raises(ValueError, match="the result that tokens comes from"):
         sa.simulate_model(config, model.V[1, 0], samples=1)

@@ -12,7 +12,7 @@ from shaped_attention.blocks.positions import allowed
 from shaped_attention.checks import argument_error
 from shaped_attention.numerics.covariance import correlations
 from shaped_attention.numerics.observables import observables
-from shaped_attention.results.provenance import call_of, recorded
+from shaped_attention.results.provenance import argument_of, recorded
 
 Array = NDArray[np.float64]
 
@@ -129,7 +129,7 @@ def _entropy(result: xr.Dataset) -> Array:
     if "tokens_seen" in result:  # recorded from a model
         seen = result["tokens_seen"].transpose("layer", "sample", "row").max("sample").to_numpy()
     else:
-        seen = tokens_seen(as_model(call_of(result)[1]["model"]), entropy.shape[-1])
+        seen = tokens_seen(as_model(argument_of(result, "model")), entropy.shape[-1])
     shares = []
     for values, counts in zip(entropy, seen, strict=True):
         several = counts > 1

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.checks import argument_error, check_choice
+from shaped_attention.checks import argument_error, check_choice, names_code
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.named_numbers import check_activation
@@ -71,7 +71,7 @@ def activation_named(name: str) -> Activation:
     """
     if isinstance(name, str) and name in NAMED:
         return NAMED[name]
-    if not isinstance(name, str) or ":" not in name:
+    if not names_code(name):
         check_choice("activation", name, [SHAPED_RELU, *NAMED, "module:function"])
     return _imported(name)
 

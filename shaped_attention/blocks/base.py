@@ -219,7 +219,8 @@ class Block(ABC):
 
     def named(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the name and the arguments of this block as plain data."""
-        kind = {"block": type(self).__name__, "module": type(self).__module__}
+        own = type(self).__module__.startswith("shaped_attention.")
+        kind = {"block" if own else "custom": type(self).__name__}
         return kind | {name: _plain_field(value) for name, value in arguments.items()}
 
 

@@ -19,7 +19,7 @@ from shaped_attention.commands.options import (
     overwrite_option,
     save_png,
 )
-from shaped_attention.commands.sweep_run import file_argument, resume, run, trust_option
+from shaped_attention.commands.sweep_run import file_argument, resume, run
 from shaped_attention.commands.sweep_state import (
     repair,
     resuming,
@@ -149,8 +149,7 @@ def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> 
 @click.option("--axis", "axes", multiple=True, metavar="NAME=VALUES",
               help="Values to append to an axis, written as in TOML: gamma=0.7,0.8 or "
               "'tau0={ logspace = [3, 5, 3] }'. Can be repeated.")  # fmt: skip
-@trust_option
-def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple[str, ...]) -> None:
+def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
     """Extend the sweep in STORE by more samples, or by values on its axes.
 
     This only changes the specification; `shaped-attention sweep resume STORE` then runs what is
@@ -167,7 +166,7 @@ def extend(store: Path, samples: int | None, axes: tuple[str, ...], trust: tuple
     for text in axes:
         name, values = read_axis(text)
         further.setdefault(name, []).extend(values)
-    sweep = extend_sweep(store, samples=samples, axes=further, trust=trust)
+    sweep = extend_sweep(store, samples=samples, axes=further)
     left = units_of(sweep) - len(Store(store).finished())
     at_most = " at most" if sweep.target else ""
     click.echo(

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from shaped_attention.sweep.specification import Sweep
 
 file_argument = click.argument("file", type=click.Path(path_type=Path))
-trust_option = click.option(
-    "--trust", multiple=True, metavar="MODULE",
-    help="Allow the import of this module, whose layer function STORE names. Can be repeated.",
-)  # fmt: skip
 
 _ENGINE_OPTIONS = [
     click.option("--workers", type=int,
@@ -71,9 +67,8 @@ def run(file: Path, store: Path, **options: Any) -> None:
 
 @click.command()
 @store_argument
-@trust_option
 @with_options(_ENGINE_OPTIONS)
-def resume(store: Path, trust: tuple[str, ...], **options: Any) -> None:
+def resume(store: Path, **options: Any) -> None:
     """Continue the sweep in the folder STORE.
 
     Runs what is missing, and retries what failed. The exit status is 3 if units are left.
@@ -82,7 +77,7 @@ def resume(store: Path, trust: tuple[str, ...], **options: Any) -> None:
         from shaped_attention.sweep.store import Store
 
         sweep = Store(store).sweep
-        sweep.check_trusted(trust)
+        sweep.check_own_code()
         _run(sweep, store, received, **options)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shaped_attention.checks import names_code
 from shaped_attention.commands.options import INCOMPLETE
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ def units_of(sweep: Sweep) -> int:
 
 
 def resuming(sweep: Sweep, store: Path) -> str:
-    """Return the command that continues a store, with the modules that it needs."""
-    modules = sorted({layer.partition(":")[0] for layer in sweep.layers if ":" in layer})
-    trusted = [f"--trust {module}" for module in modules]
-    return " ".join(["shaped-attention sweep resume", shlex.quote(str(store)), *trusted])
+    """Return the command that continues a store."""
+    own = any(map(names_code, sweep.layers))
+    how = "run FILE" if own else "resume"
+    return f"shaped-attention sweep {how} {shlex.quote(str(store))}"
 
 
 _ENDS = {

@@ -18,37 +18,39 @@ from shaped_attention.checks import argument_error, with_types
 from shaped_attention.io.inputs import MAX_BYTES, check_declared
 from shaped_attention.io.storage import reason, written
 from shaped_attention.libraries import extras
-from shaped_attention.results.plain_arguments import decoded
-from shaped_attention.results.provenance import specification
-from shaped_attention.trust import check_names
+from shaped_attention.results.plain_arguments import UnrecordedError
+from shaped_attention.results.provenance import argument_of, specification
 
 ATTRIBUTE = "checksums"
 """Attribute of a file with the checksums of its variables, and of the other attributes, in JSON."""
 
 
-def layer_of(result: xr.Dataset, *, trust: Sequence[str] = ()) -> list[Block] | Pattern:
+def layer_of(result: xr.Dataset, *, blocks: Sequence[type[Block]] = ()) -> list[Block] | Pattern:
     """Return the layer stored in a result, as a list of blocks or as a `Pattern`.
 
     Parameters
     ----------
     result
         Result of a sampler, which may come from a file.
-    trust
-        Modules from which classes and functions that the result names may be imported, besides this
-        package; see the page *Security*.
+    blocks
+        Classes of blocks of your own, of which a result holds the names and fields.
 
     Raises
     ------
     ValueError
-        If `result` is not a result of this package, or the class of a block cannot be imported or
-        is in a module that `trust` does not name.
+        If `result` is not a result of this package, or has a block that is neither of this package
+        nor in `blocks`.
     """
     stored = specification(result)
     if "layer" not in stored:
         made_by = stored.get("sampler", result.attrs.get("function"))
         raise ValueError(f"result comes from {made_by!r}, which has no layer of blocks")
-    check_names(stored["layer"], trust)
-    layer = decoded(stored["layer"], result)
+    if not all(isinstance(kind, type) and issubclass(kind, Block) for kind in blocks):
+        raise argument_error("blocks", "a list of classes of blocks", blocks)
+    try:
+        layer = argument_of(result, "layer", blocks)
+    except UnrecordedError as error:
+        raise ValueError(f"{error}; pass the classes of your blocks as blocks=[...]") from None
     return layer if isinstance(layer, Pattern) else list(blocks_of(layer))
 
 

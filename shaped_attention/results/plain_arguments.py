@@ -2,18 +2,22 @@
 
 Numbers, text, None and lists stand for themselves. Anything else is an object, identified by a key:
 
-    block, module    a block, with its fields; `pattern`: layers of blocks; `schedule`: its knots
-    class            "module:name" of a dataclass that is `storable`, with its fields
-    function         "module:name" of a function
+    block            the name of a block of this package, with its fields
+    custom           the name of a block of the user's, with its fields
+    pattern          layers of blocks; `schedule`: its knots
+    class            the name of a dataclass that is `storable`, with its fields
     dict             a dictionary with text as keys
     array, tensor    the type of the entries, and `values` or the name of a `variable`
     unrecorded       why the argument, or a field of it, is not recorded
+
+A record is data and never code. A name stands for a class of this package, or for one that the
+caller gives; nothing is imported, and an argument that is a function, or names one, is asked for.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -21,11 +25,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+import shaped_attention.blocks
 from shaped_attention.blocks.base import Block, Pattern, specification_of
 from shaped_attention.blocks.parameters import Schedule
 from shaped_attention.blocks.reasons import check_storable
+from shaped_attention.checks import names_code
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.trust import UnrecordedError, imported, name_of, names_code, note_use, noted
 
 ADDED = "arguments."
 """Prefix of the names of variables that hold arguments."""
@@ -36,15 +41,21 @@ _INLINE = 1024
 _LARGEST = 2**24
 """Number of entries of the largest array that is recorded."""
 
-_storable: set[type] = set()
+_storable: dict[str, type] = {}
+
+Blocks = Sequence[type[Block]]
 
 T = TypeVar("T")
 
 
 def storable(kind: type[T]) -> type[T]:
     """Allow records to hold instances of a dataclass, by their fields."""
-    _storable.add(kind)
+    _storable[kind.__name__] = kind
     return kind
+
+
+class UnrecordedError(ValueError):
+    """An argument that plain data cannot express; the message gives the reason."""
 
 
 def encoded(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variable]) -> Any:
@@ -63,8 +74,6 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
-        if names_code(value):
-            note_use(value)
         return value
     # By name: a look at a type must not load torch.
     if type(value).__module__ == "torch" and type(value).__name__ in ("device", "dtype"):
@@ -76,22 +85,20 @@ def _plain(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variab
         return {"dict": inner}
     if isinstance(value, Block):
         check_storable(value)
-        return noted(value.specification())
+        return value.specification()
     if isinstance(value, Pattern):
-        return noted(specification_of(value.layers))
+        return specification_of(value.layers)
     if isinstance(value, Schedule):
         return {"schedule": [list(knot) for knot in value.knots]}
     if isinstance(value, np.ndarray | Tensor):
         return _array(value, path, result, added)
-    if type(value) in _storable:
+    if type(value) in _storable.values():
         stored = [entry.name for entry in fields(value) if entry.init]
         parts = {x: encoded(getattr(value, x), f"{path}.{x}", result, added) for x in stored}
-        return noted({"class": name_of(type(value)), **parts})
-    if not inspect.isfunction(value):
-        raise UnrecordedError(f"a {type(value).__name__} is not plain data")
-    if value.__module__ == "__main__":
-        raise UnrecordedError(f"{value.__qualname__} is in no module but __main__")
-    return noted({"function": name_of(value)})
+        return {"class": type(value).__name__, **parts}
+    if inspect.isfunction(value):
+        raise UnrecordedError(f"{value.__qualname__} is a function, which is code")
+    raise UnrecordedError(f"a {type(value).__name__} is not plain data")
 
 
 def _array(
@@ -116,26 +123,26 @@ def _array(
     return entry | {"variable": name, "shape": list(array.shape)}
 
 
-def decoded(value: Any, result: xr.Dataset) -> Any:
+def decoded(value: Any, result: xr.Dataset, blocks: Blocks = ()) -> Any:
     """Return the argument that plain data express, with arrays from the variables of a result.
 
-    Raise UnrecordedError if a part of it is not recorded, and ValueError if the data name something
-    that cannot be imported or has the wrong type.
+    `blocks` are classes of the user's. Raise UnrecordedError if a part of the argument is not
+    recorded, and ValueError if the data name a class that there is not.
     """
+    if names_code(value):
+        raise UnrecordedError(f"it names {value}, which is code")
     if isinstance(value, list):
-        return [decoded(x, result) for x in value]
+        return [decoded(x, result, blocks) for x in value]
     if not isinstance(value, dict):
         return value
     if "unrecorded" in value:
         raise UnrecordedError(value["unrecorded"])
     if "dict" in value:
-        return {key: decoded(x, result) for key, x in value["dict"].items()}
+        return {key: decoded(x, result, blocks) for key, x in value["dict"].items()}
     if "pattern" in value:
-        return Pattern([decoded(blocks, result) for blocks in value["pattern"]])
+        return Pattern([decoded(layer, result, blocks) for layer in value["pattern"]])
     if "schedule" in value:
         return Schedule(value["schedule"])
-    if "function" in value:
-        return imported("function", value["function"], _is_safe_function, "it is not a function")
     if "array" in value or "tensor" in value:
         dtype = value.get("array", value.get("tensor"))
         entries = result.variables[value["variable"]] if "variable" in value else value["values"]
@@ -144,22 +151,28 @@ def decoded(value: Any, result: xr.Dataset) -> Any:
         if list(array.shape) != value.get("shape", list(array.shape)):
             raise UnrecordedError(f"it had the shape {tuple(value['shape'])}, not {array.shape}")
         return torch.from_numpy(array) if "tensor" in value else array
-    arguments = dict(value)
-    if "block" in value:
-        name = f"{arguments.pop('module')}:{arguments.pop('block')}"
-        kind = imported("block", name, lambda x: _is_subclass(x, Block), "it is not a Block")
-    else:
-        name = arguments.pop("class")
-        kind = imported("class", name, lambda x: _is_subclass(x, *_storable), "it is not storable")
-    return kind(**{field: decoded(x, result) for field, x in arguments.items()})
+    named = next(key for key in ("block", "custom", "class") if key in value)
+    kind = _kind_of(named, str(value[named]), blocks)
+    arguments = {name: x for name, x in value.items() if name != named}
+    # A string there is of the form "alibi:...", which names no code.
+    bias = arguments.pop("position_bias", None)
+    known = {"position_bias": bias} if isinstance(bias, str) else {}
+    if bias is not None and not known:
+        arguments["position_bias"] = bias
+    return kind(**known, **{name: decoded(x, result, blocks) for name, x in arguments.items()})
 
 
-def _is_subclass(value: Any, *kinds: type) -> bool:
-    return isinstance(value, type) and issubclass(value, kinds)
-
-
-def _is_safe_function(value: Any) -> bool:
-    """Return whether it is a function outside Python's library, which could write and delete."""
-    if not inspect.isfunction(value):
-        return False
-    return value.__module__.partition(".")[0] not in sys.stdlib_module_names
+def _kind_of(named: str, name: str, blocks: Blocks) -> type:
+    """Return the class that has a name in a record."""
+    if named == "custom":
+        given = {kind.__name__: kind for kind in blocks}
+        if name not in given:
+            raise UnrecordedError(f"its block {name} is not one of this package")
+        return given[name]
+    if named == "class" and name in _storable:
+        return _storable[name]
+    own = shaped_attention.blocks
+    kind = getattr(own, name) if named == "block" and name in own.__all__ else None
+    if not (isinstance(kind, type) and issubclass(kind, Block)):
+        raise ValueError(f"result has the {named} {name}, which this package does not have")
+    return kind

@@ -3,7 +3,7 @@
 The record of a result consists of four of its attributes, in JSON where they are not plain:
 
     format           the number of this layout
-    function         "module:name" of the public function
+    function         "module:name" of the public function, which is looked up and never imported
     specification    all its arguments, including defaults (`plain_arguments`)
     versions         the versions of the packages that made the numbers
 
@@ -15,29 +15,24 @@ recorded.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import json
+import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 import numpy as np
 import xarray as xr
 
 from shaped_attention.checks import bound_arguments, check_keywords, check_types
 from shaped_attention.libraries import versions
-from shaped_attention.trust import (
-    UnrecordedError,
-    check_modules,
-    check_names,
-    check_trusted,
-    imported,
-    name_of,
-    note_use,
-    noted,
-)
 
-FORMAT = 3
+if TYPE_CHECKING:
+    from shaped_attention.blocks.base import Block
+
+FORMAT = 4
 """Number of the layout of `attrs`; raised when an old result could be misread."""
 
 _NOT_RECORDED = ("progress", "chunk", "memory")
@@ -46,8 +41,17 @@ _GRID = {"save_every", "width", "depth", "horizon", "step"}
 P = ParamSpec("P")
 Result = Callable[..., xr.Dataset]
 
-_functions: set[Result] = set()
-"""Functions that record their calls."""
+_functions: dict[str, Result] = {}
+"""Functions that record their calls, by "module:name" of their definition."""
+
+_PLACES = (
+    "shaped_attention",
+    "shaped_attention.sphere",
+    "shaped_attention.sphere.two_tokens",
+    "shaped_attention.statistics.stopping",
+    "shaped_attention.torch_models.scores",
+)
+"""Modules of this package that export them."""
 
 
 def recorded(
@@ -90,7 +94,9 @@ def recorded(
             recordable = {name: write(bound.arguments[name]) for name, write in written.items()}
             return _with_record(result, call, sampler, bound.arguments | recordable)
 
-        _functions.add(call)
+        # One inside another function is not there for another call.
+        if "<" not in function.__qualname__:
+            _functions[f"{function.__module__}:{function.__qualname__}"] = call
         return call
 
     return decorate
@@ -103,16 +109,10 @@ def _number(value: Any) -> Any:
 def _with_record(
     result: xr.Dataset, function: Result, sampler: str, arguments: dict[str, Any]
 ) -> xr.Dataset:
-    try:
-        name = name_of(function)
-    except UnrecordedError:
-        name = f"{function.__module__}:{function.__qualname__}"  # which `rerun` refuses
-    note_use(name)
     attrs: dict[str, Any] = {
-        "format": FORMAT, "function": name, "versions": json.dumps(versions()),
+        "format": FORMAT, "function": _name_of(function), "versions": json.dumps(versions()),
     }  # fmt: skip
     if sampler and "specification" in result.attrs:
-        noted(json.loads(result.attrs["specification"]))
         return result.assign_attrs(attrs)
     from shaped_attention.results.plain_arguments import ADDED, encoded  # samplers need neither
 
@@ -130,6 +130,17 @@ def _with_record(
     attrs |= kind | {"specification": json.dumps(kind | stored)}
     attrs = {name: attribute(value) for name, value in shown.items()} | result.attrs | attrs
     return (result.assign(added) if added else result).assign_attrs(attrs)
+
+
+def _name_of(function: Result) -> str:
+    """Return "module:name" of a function, in a module of this package that exports it if any."""
+    name = function.__qualname__
+    for place in _PLACES:
+        module = sys.modules.get(place)
+        exported = module is not None and name in getattr(module, "__all__", vars(module))
+        if exported and getattr(module, name) is function:
+            return f"{place}:{name}"
+    return f"{function.__module__}:{name}"
 
 
 def attribute(value: float | str) -> float | str:
@@ -174,20 +185,19 @@ def record(result: xr.Dataset) -> dict[str, Any]:
     return {"format": FORMAT, "function": result.attrs["function"], **stored}
 
 
-def call_of(
-    result: xr.Dataset, replaced: Collection[str] = (), trust: Collection[str] = ()
-) -> tuple[Result, dict[str, Any]]:
+def call_of(result: xr.Dataset, replaced: Collection[str] = ()) -> tuple[Result, dict[str, Any]]:
     """Return the function that made a result, and its arguments except those `replaced`.
 
     Raises
     ------
     ValueError
-        If the record is invalid, its function does not record its calls, an argument is neither
-        replaced nor recorded, or the record names code of a module that `trust` lacks.
+        If the record is invalid, its function is not known, or an argument is neither replaced nor
+        recorded.
     """
-    from shaped_attention.results.plain_arguments import decoded
+    from shaped_attention.results.plain_arguments import UnrecordedError
 
-    function, arguments = _plain_call(result, trust)
+    function, arguments = function_of(result), specification(result)
+    arguments.pop("sampler", None)
     parameters = inspect.signature(function).parameters
     for name in _NOT_RECORDED:
         if name in arguments:
@@ -200,36 +210,47 @@ def call_of(
             continue
         if name not in arguments:
             raise ValueError(f"result lacks the argument {name} of {function.__name__}")
-        check_names(arguments[name], trust)
         try:
-            recorded_arguments[name] = decoded(arguments[name], result)
+            recorded_arguments[name] = argument_of(result, name)
         except UnrecordedError as error:
-            raise ValueError(f"result lacks its argument {name} ({error}); pass {name}=") from None
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"result has an invalid argument {name}: {error}") from error
+            raise ValueError(f"{error}; pass {name}=") from None
     return function, recorded_arguments
 
 
-def function_of(result: xr.Dataset, trust: Collection[str] = ()) -> Result:
-    """Return the function that made a result; raise ValueError if its record names none."""
-    return _plain_call(result, trust)[0]
+def argument_of(result: xr.Dataset, name: str, blocks: Sequence[type[Block]] = ()) -> Any:
+    """Return an argument of the call that made a result; `blocks` are classes of the user's.
+
+    Raise ValueError if it is not recorded (UnrecordedError), or not valid.
+    """
+    from shaped_attention.results.plain_arguments import UnrecordedError, decoded
+
+    try:
+        return decoded(record(result)["specification"][name], result, blocks)
+    except UnrecordedError as error:
+        raise UnrecordedError(f"result lacks its argument {name} ({error})") from None
+    except (KeyError, StopIteration, TypeError) as error:
+        raise ValueError(f"result has an invalid argument {name}: {error}") from error
 
 
-def _plain_call(result: xr.Dataset, trust: Collection[str]) -> tuple[Result, dict[str, Any]]:
-    """Return the function and plain arguments of a record."""
-    stored = record(result)
-    arguments, name = stored["specification"], stored["function"]
-    arguments.pop("sampler", None)
-    check_modules(trust)
-    check_trusted(name, trust, "result was made by")
-    function: Result = imported(
-        "function", name, lambda value: inspect.isfunction(value) and value in _functions,
-        "it does not record its calls",
-    )  # fmt: skip
-    return function, arguments
+def function_of(result: xr.Dataset) -> Result:
+    """Return the function that made a result, one of this package or of an imported module."""
+    name = record(result)["function"]
+    place, _, attribute = name.partition(":")
+    if place in _PLACES:
+        module = importlib.import_module(place)
+        if attribute in getattr(module, "__all__", vars(module)):
+            function = getattr(module, attribute)
+            if function in _functions.values():
+                return cast(Result, function)
+    elif name in _functions:
+        return _functions[name]
+    raise ValueError(
+        f"result was made by {name}, which is no function that records its calls; one of your own "
+        "is known once its module is imported"
+    )
 
 
-def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -> xr.Dataset:
+def rerun(result: xr.Dataset, /, **changes: Any) -> xr.Dataset:
     """Repeat the call that produced a result, with `changes` to its arguments.
 
     Without changes the result is bit-identical on the same kind of machine with the same versions
@@ -237,30 +258,26 @@ def rerun(result: xr.Dataset, /, *, trust: Sequence[str] = (), **changes: Any) -
     sampler are kept unless a change affects the grid of times. In that case give `times` too;
     otherwise only the first and the last are stored.
 
-    Arguments that are not recorded must be given: a lambda or a function of `__main__`, a model, or
-    a Dataset, such as the two results that `compare` requires.
+    Arguments that are not recorded must be given: a function or an argument that names one, a layer
+    with a block of your own, a model, or a Dataset, such as the two results that `compare`
+    requires. Nothing is imported because a record names it.
 
     Parameters
     ----------
     result
         Dataset of a public function, which may come from a file.
-    trust
-        Modules from which classes and functions that the record names may be imported, besides this
-        package; see the page *Security*. What this process itself recorded does not need it.
     changes
         Arguments by name, in place of those recorded.
 
     Raises
     ------
     ValueError
-        If `result` carries no record of this package or an invalid one, it names code of a module
-        that `trust` does not name, an unrecorded argument is missing, or a change is not an
-        argument of the function (to change parameters of a block, give a new `layer`) or is not
-        allowed.
+        If `result` carries no record of this package or an invalid one, an unrecorded argument is
+        missing, or a change is not an argument of the function (to change parameters of a block,
+        give a new `layer`) or is not allowed.
     """
-    function = function_of(result, trust)
-    check_keywords(function, changes)
-    function, arguments = call_of(result, changes, trust)
+    check_keywords(function_of(result), changes)
+    function, arguments = call_of(result, changes)
     then, now = record(result)["versions"], versions()
     differing = [f"{x} {v}, now {now[x]}" for x, v in then.items() if now.get(x, v) != v]
     if differing:

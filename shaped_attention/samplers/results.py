@@ -15,10 +15,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import specification_of
+from shaped_attention.checks import function_named
 from shaped_attention.results.provenance import attribute, plain
 from shaped_attention.samplers.paths import Paths, check_stopping_times
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.trust import function_named
 
 Array = NDArray[np.float64]
 

@@ -27,7 +27,7 @@ from scipy import optimize, stats
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import argument_error, check_inside
-from shaped_attention.results.provenance import call_of, recorded
+from shaped_attention.results.provenance import argument_of, recorded
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.theory.moments import limits_at
 
@@ -67,15 +67,14 @@ def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Da
     if not isinstance(result, xr.Dataset) or "largest_speed" not in result:
         raise argument_error("result", "a result of integrate_sde with method='clock'", result)
     check_inside("confidence", confidence)
-    _, arguments = call_of(result)
     radius = float(result.attrs["radius"])
-    least = SMALLEST_RADIUS * float(np.linalg.norm(arguments["v0"], axis=(-2, -1)).max())
+    least = SMALLEST_RADIUS * float(np.linalg.norm(argument_of(result, "v0"), axis=(-2, -1)).max())
     if radius < 0.999 * least:
         raise argument_error(
             "the radius of result", f">= {least:.6g}, {SMALLEST_RADIUS:g} times |v0|", radius
         )
     count = result.sizes["sample"]
-    speed = result["largest_speed"].to_numpy() / (FAR * _linear_rate(arguments["layer"]))
+    speed = result["largest_speed"].to_numpy() / (FAR * _linear_rate(argument_of(result, "layer")))
     beyond = speed > 1.0
     gains = 0.5 * np.log(np.where(beyond, speed, 1.0))
     stopped = np.isfinite(result["stopping_time"].to_numpy())

@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shaped_attention.checks import function_named, names_code
 from shaped_attention.io.records import append_records, read_records
 from shaped_attention.libraries import sources_digest, versions
-from shaped_attention.trust import function_named, names_code
 
 _RECORDS = "code.jsonl"
 

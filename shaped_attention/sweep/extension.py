@@ -21,7 +21,6 @@ def extend_sweep(
     *,
     samples: int | None = None,
     axes: Mapping[str, Sequence[Any]] | None = None,
-    trust: Sequence[str] = (),
 ) -> Sweep:
     """Extend the sweep of a store by more samples, more values on its axes, or both.
 
@@ -39,9 +38,6 @@ def extend_sweep(
         Number of samples per cell and sampler, larger than before.
     axes
         Values to append, by axis, of the same type as those on the axis.
-    trust
-        Modules of layer functions that the store may name, as in `resume_sweep`: checking the new
-        cells calls these functions.
 
     Returns
     -------
@@ -51,7 +47,7 @@ def extend_sweep(
     ------
     ValueError
         If the number of samples is smaller, a value is already on its axis or has another type, an
-        axis is unknown, or a cell cannot run.
+        axis is unknown, a cell cannot run, or the store names code.
     StoreError
         If there is no store, a run is writing to it, or it cannot be written.
     """
@@ -62,7 +58,7 @@ def extend_sweep(
     with store.locked():
         store.check_current()
         sweep = kept_sweep(store.path)
-        sweep.check_trusted(trust)
+        sweep.check_own_code()
         larger = _larger(sweep, samples, further)
         store.extend(larger)
     return store.sweep

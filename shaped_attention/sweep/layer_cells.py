@@ -23,6 +23,7 @@ from shaped_attention.checks import (
     check_positive,
     check_range,
     check_width,
+    function_named,
 )
 from shaped_attention.numerics.covariance import check_covariance, equicorrelated
 from shaped_attention.results.provenance import plain
@@ -33,7 +34,6 @@ from shaped_attention.samplers.specification import Options, Specification, spec
 from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.task import task_of
 from shaped_attention.sweep.cells import whole_steps
-from shaped_attention.trust import function_named
 
 START = ("tokens", "rho", "scale", "covariance")
 """Parameters of the initial covariance: `tokens` equicorrelated tokens, or a matrix."""

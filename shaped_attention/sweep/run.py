@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -142,16 +141,13 @@ def settled_code(store: Store, accept: bool) -> Code:
 
 
 @with_types
-def resume_sweep(path: str | Path, *, trust: Sequence[str] = (), **options: Any) -> Report:
+def resume_sweep(path: str | Path, **options: Any) -> Report:
     """Continue the sweep of an existing store; `options` are those of `run_sweep`.
 
     Parameters
     ----------
     path
         Folder of the store.
-    trust
-        Modules of layer functions 'module:function' that the store may name. Continuing a store
-        calls these functions; reading it does not.
     options
         Of `run_sweep`.
 
@@ -160,8 +156,8 @@ def resume_sweep(path: str | Path, *, trust: Sequence[str] = (), **options: Any)
     StoreError
         If there is no store, or as in `run_sweep`.
     ValueError
-        If the store names a layer function of a module that is not in `trust`.
+        If the store names code, as a layer function: `run_sweep` with the same sweep goes on.
     """
     sweep = Store(path).sweep
-    sweep.check_trusted(trust)
+    sweep.check_own_code()
     return run_sweep(sweep, path, **options)

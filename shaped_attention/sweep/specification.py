@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, InitVar, asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from shaped_attention.checks import names_code
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.results.provenance import plain
 from shaped_attention.sweep.grid import Grid, Target
 from shaped_attention.sweep.specification_faults import SweepFaultsError, faults_of, type_faults
-from shaped_attention.trust import check_modules, check_trusted, names_code, note_use
 
 FORMAT = 5
 """Version of the layout of stores; increased when an old store could be misread."""
@@ -95,9 +95,6 @@ class Sweep(Grid):
         axes = {name: list(map(plain_values, values)) for name, values in self.axes.items()}
         object.__setattr__(self, "fixed", fixed)
         object.__setattr__(self, "axes", axes)
-        if not written:
-            for layer in filter(names_code, self.layers):
-                note_use(layer)
         if faults := faults_of(self, written):
             raise SweepFaultsError(faults)
 
@@ -157,11 +154,20 @@ class Sweep(Grid):
         vars(sweep).update({k: v for k, v in vars(self).items() if k != "digest"} | entries)
         return sweep
 
-    def check_trusted(self, trust: Collection[str]) -> None:
-        """Raise ValueError if a sweep from a disk names a layer outside the modules of `trust`."""
-        check_modules(trust)
-        for layer in filter(names_code, self.layers):
-            check_trusted(layer, trust, "the store names", package=False)
+    def check_own_code(self) -> None:
+        """Raise ValueError if a sweep from a disk names code, as its layer or anywhere else."""
+        values = [self.fixed, *self.axes.values()]
+        while values:
+            value = values.pop()
+            if names_code(value):
+                raise ValueError(
+                    f"the store names {value}, and no file may choose the code that runs; to go on "
+                    "with it, run its TOML file again"
+                )
+            if isinstance(value, Mapping):
+                values += [x for name, x in value.items() if name != "position_bias"]
+            elif isinstance(value, list | tuple):
+                values += value
 
     @cached_property
     def digest(self) -> str:
