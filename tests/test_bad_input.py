@@ -80,7 +80,7 @@ def test_covariance(sampler, v0, message):
         ({"device": "cuda:93"}, "^device 'cuda:93': torch finds no CUDA device here$"),
         ({"dtype": "float16"}, "dtype must be 'float64' or 'float32'; got 'float16'"),
         ({"chunk": 0}, "chunk must be an integer >= 1; got 0"),
-        ({"memory": 0}, "memory must be an integer >= 1; got 0"),
+        ({"memory": 0}, "memory must be a number of bytes >= 1, or a size such as '8 GiB'; got 0"),
         ({"layer": []}, r"layer must be a block or a non-empty list of blocks; got \[\]"),
         (
             {"layer": sa.ShapedAttention(0.5, mask=np.eye(2, dtype=bool))},
@@ -362,3 +362,53 @@ def test_a_sampler_that_fails_leaves_nothing_behind(
     assert global_state() == before
     assert list(tmp_path.iterdir()) == []
     assert sampler(samples=200).identical(usual)
+
+
+@SAMPLERS
+def test_tensors_without_entries(sampler):
+    with pytest.raises(ValueError, match=r"^v0 must have entries; got a tensor on the meta device"):
+        sampler(v0=torch.eye(3, device="meta"))
+    with pytest.raises(ValueError, match=r"^v must have entries; got a tensor on the meta device"):
+        sa.drift(sa.ShapedMLP(0.5), torch.eye(3, device="meta"))
+    with pytest.raises(ValueError, match=r"^tokens must have entries; got a tensor on the meta"):
+        sa.covariance_of(torch.ones(3, 4, device="meta"))
+
+
+def broken(v):
+    """A function of V with an error of its own."""
+    return v["rho"]
+
+
+@SAMPLERS
+@pytest.mark.parametrize(
+    ("keep", "message"),
+    [
+        ("os:system", r"^keep must be 'V', .*; got 'os:system' \(of Python's library\)$"),
+        ("shutil:rmtree", r"^keep must be .* \(of Python's library\)$"),
+        ("tests.test_bad_input:NAN", r"^keep must be .* \(not a function\)$"),
+        ("tests.test_bad_input:broken", r"^keep='tests.*:broken' failed for V of shape .*IndexErr"),
+    ],
+)
+def test_functions_that_cannot_be_kept(sampler, keep, message):
+    with pytest.raises(ValueError, match=message):
+        sampler(keep=keep)
+
+
+@pytest.mark.parametrize("call", [sa.specification, sa.layer_of, sa.rerun])
+def test_records_that_are_none(call):
+    made = chain()
+    for record in ([1, 2], "[1, 2]", "{", "3"):
+        with pytest.raises(ValueError, match=r"^result has a record that is not valid; it needs"):
+            call(made.assign_attrs(specification=record))
+    for wrong in ([1, 2], [made], None):
+        with pytest.raises(ValueError, match=r"^result must be a Dataset that shaped_attention"):
+            call(wrong)
+
+
+def test_more_hidden_units_than_numbers():
+    with pytest.raises(ValueError, match=r"^hidden must be an integer in \[1, 2\^53\]; got 1000"):
+        sa.ShapedMLP(0.5, hidden=10**30)
+    with pytest.raises(ValueError, match=r"^hidden_ratio must be at most 2\^53 / 8, .* got 1e"):
+        chain(sa.ShapedMLP(0.5, hidden_ratio=1e30))
+    with pytest.raises(ValueError, match=r"an integer in \[1, 2\^53\]"):
+        sa.model_from_config("gpt2", n_inner=10**30)

@@ -75,7 +75,7 @@ def test_other_starts(run, tmp_path):
         ("--layer", "attention", "--heads", "2", "--query-bias", "0.5"),
         ("--layer", "attention", "--output-projection", "--key-size", "3"),
         ("--layer", "mlp", "--mlp-gamma", "0.5", "--c-plus", "0.5"),
-        ("--dtype", "float32", "--radius", "50", "--memory", "0.1", "--seed", "3"),
+        ("--dtype", "float32", "--radius", "50", "--memory", "0.1 GiB", "--seed", "3"),
         ("--tokens", "1", "--no-progress"),
     ],
 )

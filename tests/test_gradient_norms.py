@@ -259,9 +259,9 @@ def test_bad_input():
         sa.gradient_norms(block, TWO_EQUAL, loss="cross-entropy:1", **run)
     with pytest.raises(ValueError, match=r"loss must be a tensor \(2,\) computed in torch"):
         sa.gradient_norms(block, TWO_EQUAL, loss=lambda f: 1.0, **run)
-    with pytest.raises(ValueError, match="fewer layers or hidden units need less"):
+    with pytest.raises(ValueError, match="fewer tokens, layers or hidden units need less"):
         sa.gradient_norms(block, TWO_EQUAL, memory=1000, **run)
-    with pytest.raises(ValueError, match="fewer classes need less"):
+    with pytest.raises(ValueError, match="fewer tokens or classes need less"):
         sa.gradient_norms(block, TWO_EQUAL, loss="cross-entropy:1000000000", **run)
     with pytest.raises(ValueError, match="makes all 1000000000 columns explicit"):
         sa.gradient_norms(sa.ShapedMLP(0.5), TWO_EQUAL, **run | {"width": 10**9})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 import shaped_attention as sa
-from shaped_attention import sweep
+from shaped_attention import checks, sweep
 from shaped_attention.numerics.draws import Draws
 from shaped_attention.samplers import memory, torchsde_steps
 from shaped_attention.samplers.loop import starting_paths
@@ -174,13 +176,86 @@ def test_more_results_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ValueError,
         match=r"^samples must be at most 1618 in this machine's 0.000977 GiB of memory, since "
-        r"keep='V' at 5 times takes 648 bytes a sample; got 1619$",
+        r"keep='V' at 5 times takes 648 bytes a sample; fewer tokens or stored times, or "
+        r"keep='observables', need less; got 1619$",
     ):
         sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), samples=1619, **run)
     kept = sa.simulate_chain(
         ATTENTION, sa.equicorrelated(4, 0.2), samples=1619, keep="observables", **run
     )
     assert kept.sizes["sample"] == 1619
+
+
+def test_a_size_is_read_as_messages_print_it() -> None:
+    for size in (1, 10**6, 2**31, 3 * 2**41):
+        assert checks.bytes_of(checks.shown_bytes(size)) == pytest.approx(size, rel=5e-3)
+    assert checks.bytes_of("512 MiB") == checks.bytes_of("0.5GiB") == 2**29
+    for wrong in ("8 GB", "8", "GiB", "-1 GiB", 0, True, 1.5):
+        with pytest.raises(ValueError, match=r"^memory must be a number of bytes >= 1, or a size"):
+            checks.bytes_of(wrong)  # type: ignore[arg-type]
+    same = [
+        sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), width=16, depth=2, samples=9,
+                          memory=memory)["V"]
+        for memory in (None, 10**5, "0.001 GiB")
+    ]  # fmt: skip
+    assert same[0].identical(same[1])
+    assert same[0].identical(same[2])
+
+
+def test_one_sample_may_take_half_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names all that helps, and a memory that is given counts instead."""
+    monkeypatch.setattr(checks, "free_memory", lambda: 2**18)
+    run: dict[str, Any] = {"width": 64, "depth": 8, "samples": 2, "progress": False}
+    layer = [ATTENTION, MLP]
+    with pytest.raises(
+        ValueError,
+        match=r"^memory must be at least '[\d.e-]+ GiB', about what one sample takes; got "
+        r"'0\.000122 GiB'; fewer tokens, layers or hidden units need less$",
+    ):
+        sa.gradient_norms(layer, sa.equicorrelated(6, 0.2), **run)
+    run["memory"] = "1 GiB"
+    assert sa.gradient_norms(layer, sa.equicorrelated(6, 0.2), **run).sizes["sample"] == 2
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "layers of a chain": (
+        lambda: sa.simulate_chain(ATTENTION, np.eye(2), width=8, depth=2 * 10**9, samples=1),
+        r"^depth must be at most \d+ in 0\.5 GiB of memory \(fewer steps .*; got 2000000000$",
+    ),
+    "steps of the limit": (
+        lambda: sa.integrate_sde(ATTENTION, np.eye(2), horizon=1.0, step=1e-9, samples=1),
+        r"^horizon / step must be at most \d+ in 0\.5 GiB of memory",
+    ),
+    "a diffusion": (
+        lambda: sa.diffusion(ATTENTION, np.eye(400)),
+        r"^v must be smaller: the diffusion of 1 x 400 tokens takes \d+ GiB of memory, more than "
+        r"0\.5 GiB, half of what is free; fewer tokens or matrices need less$",
+    ),
+    "the drift of correlations, from their diffusion": (
+        lambda: sa.drift(sa.Normalised(sa.ShapedAttention(0.3), norm="rms"), np.eye(400)),
+        r"^v must be smaller: the diffusion of 1 x 400 tokens",
+    ),
+    "layers of a configuration": (
+        lambda: sa.model_from_config("gpt2", num_hidden_layers=2**31),
+        r"^config\.n_layer must be at most \d+ in 0\.5 GiB of memory .*; got 2147483648$",
+    ),
+    "layers of a model": (
+        lambda: replace(sa.model_from_config("gpt2"), depth=2**31),
+        r"^depth must be at most \d+ in 0\.5 GiB",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_fit_is_refused_before_it_is_allocated(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "free_memory", lambda: 2**30)
+    call, message = REFUSED[what]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=message):
+        call()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18
 
 
 def test_units_fit_into_what_a_device_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

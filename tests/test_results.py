@@ -168,8 +168,8 @@ def test_the_specification_holds_every_argument():
     stored = sa.specification(chain([masked, mlp], times=[0.1, 0.5], radius=100.0))
     for block, entry in zip((masked, mlp), stored.pop("layer"), strict=True):
         arguments = inspect.signature(type(block)).parameters
-        assert entry.keys() == {"block", "module", *arguments}
-        assert (entry["block"], entry["module"]) == (type(block).__name__, type(block).__module__)
+        assert entry.keys() == {"block", *arguments}
+        assert entry["block"] == type(block).__name__
         changed = {"gamma": block.gamma}
         if block is masked:
             changed |= {"tau0": 0.7, "mask": SEES.tolist(), "key_size": 4}

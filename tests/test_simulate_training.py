@@ -216,7 +216,7 @@ def test_bad_input():
         sa.simulate_training(block, TWO_EQUAL, TARGETS, optimizer="adam", **run)
     with pytest.raises(ValueError, match=r"got the class SGD: call it, as in sa.SGD\(0.1\)"):
         sa.simulate_training(block, TWO_EQUAL, TARGETS, optimizer=sa.SGD, **run)
-    with pytest.raises(ValueError, match=r"memory must be at least .* fewer classes need less"):
+    with pytest.raises(ValueError, match=r"memory must be .* fewer tokens or classes need less"):
         sa.simulate_training(block, TWO_EQUAL, TARGETS, classes=10**9, **run)
     with pytest.raises(ValueError, match=r"targets must be \(4,\) finite numbers"):
         sa.simulate_training(block, TWO_EQUAL, [0, 1], **run)

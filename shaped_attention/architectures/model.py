@@ -14,6 +14,7 @@ from shaped_attention.checks import (
     argument_error,
     check_choice,
     check_count,
+    check_fits,
     check_nonnegative,
     check_positive,
 )
@@ -24,6 +25,16 @@ def check_kind(name: str, value: Any, kind: Any, needed: str) -> None:
     """Raise ValueError unless a value is an instance of a type."""
     if not isinstance(value, kind):
         raise argument_error(name, needed, value)
+
+
+_BYTES_OF_A_LAYER = 200
+"""The least that the lists of layers and their fields take for each."""
+
+
+def check_depth(name: str, depth: int) -> None:
+    """Raise ValueError unless a number of layers is an integer >= 1 and fits into memory."""
+    check_count(name, depth)
+    check_fits(name, depth, _BYTES_OF_A_LAYER, "fewer layers need less")
 
 
 @storable
@@ -155,7 +166,7 @@ class Model:
 
     def __post_init__(self) -> None:
         check_count("width", self.width)
-        check_count("depth", self.depth)
+        check_depth("depth", self.depth)
         blocks_of(self.layer)
         check_kind("embedding", self.embedding, Embedding, "an Embedding")
         check_kind("final_norm", self.final_norm, Norm | None, "a Norm or None")

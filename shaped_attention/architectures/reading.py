@@ -10,7 +10,7 @@ from shaped_attention.architectures.families import FAMILIES
 from shaped_attention.architectures.family import DEPTHS
 from shaped_attention.architectures.fields import Fields, field_error, in_the_names_of
 from shaped_attention.architectures.layer_types import shortest
-from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.model import Model, check_depth
 from shaped_attention.checks import check_choice
 
 _WRAPPERS = ("gemma3", "llava", "llava_next", "mistral3")
@@ -67,6 +67,9 @@ def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
     outer, name = read_config(config, argument)
     inner, left_out = _text_part(outer)
     changes = in_the_names_of(inner, plain(changes))
+    for depth in DEPTHS:
+        if _is_depth(layers := changes.get(depth, inner.get(depth))):
+            check_depth(f"config.{depth}", layers)
     lists, adapted = _at_new_depth(inner, changes)
     values = inner | changes | lists
     _check_single_stack(values)

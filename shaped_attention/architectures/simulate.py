@@ -32,7 +32,6 @@ from shaped_attention.samplers.memory import check_kept
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.results import Measure, kept_of, make_result
 from shaped_attention.samplers.specification import (
-    MEMORY_BUDGET,
     Options,
     Specification,
     specify,
@@ -56,7 +55,7 @@ def simulate_model(
     device: str | torch.device = "cpu",
     dtype: str | torch.dtype = "float64",
     chunk: int | None = None,
-    memory: int = MEMORY_BUDGET,
+    memory: int | str | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Sample the covariances of tokens after every layer of a model at initialisation.

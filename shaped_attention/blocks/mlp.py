@@ -44,11 +44,12 @@ from shaped_attention.blocks.parameters import (
     value_at,
 )
 from shaped_attention.checks import (
+    LARGEST_WIDTH,
     argument_error,
-    check_count,
     check_finite,
     check_positive,
     check_range,
+    check_width,
 )
 from shaped_attention.numerics.primitives import M, leaky, sqrt
 
@@ -124,7 +125,7 @@ class ShapedMLP(Block):
             for c in extremes(parameter):
                 check_range(name, c, -_LARGEST_C, _LARGEST_C)
         if self.hidden is not None:
-            check_count("hidden", self.hidden)
+            check_width("hidden", self.hidden)
         check_positive("hidden_ratio", self.hidden_ratio)
         check_range("input_scale", self.input_scale, 1e-6, 100.0)
         check_finite("gate_bias", self.gate_bias)
@@ -190,6 +191,9 @@ class ShapedMLP(Block):
         """Raise ValueError if there are no hidden units, or both slopes vanish at some depth."""
         if width is None:
             return
+        if self.hidden_ratio * width > LARGEST_WIDTH:
+            requirement = f"at most 2^53 / {width}, for 2^53 hidden units"
+            raise argument_error("hidden_ratio", requirement, self.hidden_ratio)
         if self.units(width) < 1:
             requirement = f"larger: there are no hidden units at width {width}"
             raise argument_error("hidden_ratio", requirement, self.hidden_ratio)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from shaped_attention.checks import argument_error
 from shaped_attention.commands.options import (
     HELP,
     Choice,
@@ -82,7 +81,8 @@ _OPTIONS = [
     device_option,
     click.option("--dtype", type=Choice(["float64", "float32"]), default="float64",
                  help="Floating-point precision."),
-    click.option("--memory", default=2.0, metavar="GIB", help="Memory for working arrays, in GiB."),
+    click.option("--memory", metavar="SIZE",
+                 help="Memory for working arrays, such as '8 GiB'.  [default: half of the free]"),
     click.option("--figures", type=click.Path(path_type=Path), help=HELP["figures"],
                  show_default="the folder for the data"),
     click.option("--results", type=click.Path(path_type=Path), default=Path("results"),
@@ -105,7 +105,7 @@ def compare_command(
     covariance: Path | None,
     rho: float,
     scale: str,
-    memory: float,
+    memory: str | None,
     overwrite: bool,
     progress: bool | None,
     **options: Any,
@@ -125,7 +125,7 @@ def compare_command(
     from shaped_attention.statistics.comparison_text import format_comparison
 
     _refuse_unused(context)
-    v0, labels, origin = _start(tokens, rho, token_file, covariance, key)
+    v0, labels, origin = _start(tokens, rho, token_file, covariance)
     raw = float(v0.diagonal().mean())
     v0 = rescaled(v0, scale)
     layer = named_layer(
@@ -133,7 +133,7 @@ def compare_command(
         mask="causal" if options["causal"] else None,
         **{name: options[name] for name in _LAYER_OPTIONS},
     )
-    asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": _bytes(memory)}
+    asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": memory}
     study.check_study(layer, v0, **asked)
     with extras():
         import h5netcdf  # noqa: F401  so that a missing library is reported before the work
@@ -214,9 +214,3 @@ def _start(
         return equicorrelated(tokens, rho), None, f"{tokens} tokens with correlation {rho:g}"
     words, x = example_tokens()
     return covariance_of(x), words, "8 tokens of Moby-Dick"
-
-
-def _bytes(gib: float) -> int:
-    if not (math.isfinite(gib) and gib > 0.0):
-        raise argument_error("memory", "a positive number of GiB", gib)
-    return max(1, int(gib * 1024**3))

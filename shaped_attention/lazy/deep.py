@@ -95,7 +95,7 @@ class DeepNetwork:
         self, spec: Specification, width: int, depth: int, first: int, count: int,
         passed: Callable[[int], object] = lambda count: None, measure: Measure | None = None,
     ) -> None:  # fmt: skip
-        memory = spec.options.memory
+        memory = spec.memory
         self.source = Source(count, spec.seed, spec.dtype, spec.place, first, memory)
         self.passed = passed
         self._spec, self._width, self._depth = spec, width, depth

@@ -23,7 +23,7 @@ from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.tape import Tape
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options
+from shaped_attention.samplers.specification import Options
 
 Loss: TypeAlias = str | Callable[[Tensor], Tensor]
 OF = ("weights", "tokens", "input")
@@ -43,7 +43,7 @@ def gradient_norms(
     device: str | torch.device = "cpu",
     dtype: str | torch.dtype = "float64",
     chunk: int | None = None,
-    memory: int = MEMORY_BUDGET,
+    memory: int | str | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Sample the loss and the norms of its gradients in networks with random weights.

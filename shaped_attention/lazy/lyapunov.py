@@ -25,7 +25,7 @@ from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import cut_rows
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options
+from shaped_attention.samplers.specification import Options
 
 Array = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def lyapunov(
     device: str | torch.device = "cpu",
     dtype: str | torch.dtype = "float64",
     chunk: int | None = None,
-    memory: int = MEMORY_BUDGET,
+    memory: int | str | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Sample the first Lyapunov exponents of random networks over a finite depth.

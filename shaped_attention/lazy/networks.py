@@ -30,7 +30,7 @@ _OF_A_LOGIT = 6
 
 
 def chunk_of_samples(
-    entries: int, spec: Specification, hint: str = "fewer layers or hidden units"
+    entries: int, spec: Specification, hint: str = "fewer tokens, layers or hidden units"
 ) -> int:
     """Return how many samples move together, from the numbers that one keeps.
 
@@ -53,7 +53,7 @@ def readout_entries(outputs: int, spec: Specification) -> int:
         If they take more than the memory of the specification.
     """
     entries = _OF_A_LOGIT * spec.tokens * outputs
-    chunk_of_samples(entries, spec, "fewer classes")
+    chunk_of_samples(entries, spec, "fewer tokens or classes")
     return entries
 
 

@@ -20,7 +20,7 @@ from shaped_attention.lazy.deep_runs import Network, deep_networks
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.results.provenance import recorded
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Options
+from shaped_attention.samplers.specification import Options
 
 
 @recorded(sampler="neural_tangent_kernel")
@@ -35,7 +35,7 @@ def neural_tangent_kernel(
     device: str | torch.device = "cpu",
     dtype: str | torch.dtype = "float64",
     chunk: int | None = None,
-    memory: int = MEMORY_BUDGET,
+    memory: int | str | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Sample the neural tangent kernel of a network at initialisation.

@@ -25,7 +25,6 @@ from shaped_attention.progress import progress_bar
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.specification import (
-    MEMORY_BUDGET,
     Options,
     Specification,
     specify,
@@ -55,7 +54,7 @@ def simulate_training(
     device: str | torch.device = "cpu",
     dtype: str | torch.dtype = "float64",
     chunk: int | None = None,
-    memory: int = MEMORY_BUDGET,
+    memory: int | str | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
     """Sample the first training steps of networks with random weights, or of a model.
@@ -146,7 +145,7 @@ def simulate_training(
     spec, goal, network = make(layer, *named)
 
     def run_of(first: int, count: int) -> TrainingRun:
-        source = Source(count, seed, spec.dtype, spec.place, first, memory)
+        source = Source(count, seed, spec.dtype, spec.place, first, spec.memory)
         return TrainingRun(network(source), goal)
 
     probe = run_of(0, 1)

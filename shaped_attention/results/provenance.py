@@ -21,7 +21,8 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 import xarray as xr
@@ -47,7 +48,7 @@ _functions: dict[str, Result] = {}
 _PLACES = (
     "shaped_attention",
     "shaped_attention.sphere",
-    "shaped_attention.sphere.two_tokens",
+    "shaped_attention.sphere.theory",
     "shaped_attention.statistics.stopping",
     "shaped_attention.torch_models.scores",
 )
@@ -137,10 +138,13 @@ def _name_of(function: Result) -> str:
     name = function.__qualname__
     for place in _PLACES:
         module = sys.modules.get(place)
-        exported = module is not None and name in getattr(module, "__all__", vars(module))
-        if exported and getattr(module, name) is function:
+        if name in _exported(module) and getattr(module, name) is function:
             return f"{place}:{name}"
     return f"{function.__module__}:{name}"
+
+
+def _exported(module: ModuleType | None) -> Collection[str]:
+    return getattr(module, "__all__", ()) if module else ()
 
 
 def attribute(value: float | str) -> float | str:
@@ -160,10 +164,7 @@ def plain(value: object) -> Any:
 def specification(result: xr.Dataset) -> dict[str, Any]:
     """Return the arguments of the call that produced a result, as plain data.
 
-    Raises
-    ------
-    ValueError
-        If `result` is not a result of this package.
+    Raise ValueError if `result` is not a result of this package.
     """
     return dict(record(result)["specification"])
 
@@ -179,32 +180,32 @@ def record(result: xr.Dataset) -> dict[str, Any]:
         raise ValueError(
             f"result has format {result.attrs.get('format')}; this version reads only {FORMAT}"
         )
-    if "function" not in result.attrs:
-        raise ValueError("result has no record of the function that made it")
-    stored = {name: json.loads(result.attrs[name]) for name in ("specification", "versions")}
+    try:
+        stored = {name: json.loads(result.attrs[name]) for name in ("specification", "versions")}
+    except (KeyError, TypeError, ValueError):
+        stored = {"specification": None}
+    known = isinstance(result.attrs.get("function"), str)
+    if not known or not all(isinstance(x, dict) for x in stored.values()):
+        raise ValueError(
+            "result has a record that is not valid; it needs a function, and objects in JSON as "
+            "specification and versions"
+        )
     return {"format": FORMAT, "function": result.attrs["function"], **stored}
 
 
-def call_of(result: xr.Dataset, replaced: Collection[str] = ()) -> tuple[Result, dict[str, Any]]:
-    """Return the function that made a result, and its arguments except those `replaced`.
-
-    Raises
-    ------
-    ValueError
-        If the record is invalid, its function is not known, or an argument is neither replaced nor
-        recorded.
-    """
+def _arguments_of(result: xr.Dataset, function: Result, replaced: Collection[str]) -> Any:
+    """Return the arguments of the call of a function that made a result, except those replaced."""
     from shaped_attention.results.plain_arguments import UnrecordedError
 
-    function, arguments = function_of(result), specification(result)
+    arguments, recorded_arguments = specification(result), {}
     arguments.pop("sampler", None)
     parameters = inspect.signature(function).parameters
-    for name in _NOT_RECORDED:
-        if name in arguments:
+    for name in arguments:
+        if name in _NOT_RECORDED:
             raise ValueError(f"result has the argument {name}, which no record has")
-    for name in arguments.keys() - parameters.keys():
-        raise ValueError(f"result has the argument {name}, which {function.__name__} does not have")
-    recorded_arguments = {}
+        if name not in parameters:
+            has = f"result has the argument {name}"
+            raise ValueError(f"{has}, which {function.__name__} does not have")
     for name, parameter in parameters.items():
         if name in replaced or (name not in arguments and parameter.default is not parameter.empty):
             continue
@@ -214,7 +215,7 @@ def call_of(result: xr.Dataset, replaced: Collection[str] = ()) -> tuple[Result,
             recorded_arguments[name] = argument_of(result, name)
         except UnrecordedError as error:
             raise ValueError(f"{error}; pass {name}=") from None
-    return function, recorded_arguments
+    return recorded_arguments
 
 
 def argument_of(result: xr.Dataset, name: str, blocks: Sequence[type[Block]] = ()) -> Any:
@@ -236,18 +237,15 @@ def function_of(result: xr.Dataset) -> Result:
     """Return the function that made a result, one of this package or of an imported module."""
     name = record(result)["function"]
     place, _, attribute = name.partition(":")
-    if place in _PLACES:
-        module = importlib.import_module(place)
-        if attribute in getattr(module, "__all__", vars(module)):
-            function = getattr(module, attribute)
-            if function in _functions.values():
-                return cast(Result, function)
-    elif name in _functions:
-        return _functions[name]
-    raise ValueError(
-        f"result was made by {name}, which is no function that records its calls; one of your own "
-        "is known once its module is imported"
-    )
+    function = _functions.get(name)
+    if place in _PLACES and attribute in _exported(module := importlib.import_module(place)):
+        function = getattr(module, attribute)
+    if function is None or function not in _functions.values():
+        raise ValueError(
+            f"result was made by {name}, which is no function that records its calls; one of your "
+            "own is known once its module is imported"
+        )
+    return function
 
 
 def rerun(result: xr.Dataset, /, **changes: Any) -> xr.Dataset:
@@ -276,8 +274,9 @@ def rerun(result: xr.Dataset, /, **changes: Any) -> xr.Dataset:
         missing, or a change is not an argument of the function (to change parameters of a block,
         give a new `layer`) or is not allowed.
     """
-    check_keywords(function_of(result), changes)
-    function, arguments = call_of(result, changes)
+    function = function_of(result)
+    check_keywords(function, changes)
+    arguments = _arguments_of(result, function, changes)
     then, now = record(result)["versions"], versions()
     differing = [f"{x} {v}, now {now[x]}" for x, v in then.items() if now.get(x, v) != v]
     if differing:

@@ -11,13 +11,13 @@ import os
 
 import numpy as np
 
-from shaped_attention.checks import argument_error
+from shaped_attention.checks import argument_error, shown_bytes
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.named_numbers import HIDDEN_AT_A_TIME
 from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import code_of
 from shaped_attention.numerics.threads import thread_count
-from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.specification import MEMORY_BUDGET, Specification
 from shaped_attention.samplers.task import Task
 
 SHARE = 0.5
@@ -84,7 +84,10 @@ def chunk_size(
         size = spec.options.chunk
     else:
         at_a_time = thread_count(spec.place) if threads is None else threads
-        share = (budget(spec.place, spec.options.memory) or 0) / at_a_time
+        together = spec.memory
+        if spec.options.memory is None:
+            together = min(together, MEMORY_BUDGET)
+        share = (budget(spec.place, together) or 0) / at_a_time
         shared = max(smallest, -(-spec.samples // at_a_time))
         most = shared if preferred is None else min(preferred, shared)
         size = max(1, min(most, int(share / max(bytes_of_one, 1.0))))
@@ -93,11 +96,10 @@ def chunk_size(
 
 def check_one_fits(spec: Specification, bytes_of_one: float, hint: str) -> None:
     """Raise ValueError if a single sample takes more than the memory of the specification."""
-    memory = spec.options.memory
-    if bytes_of_one > memory:
+    if bytes_of_one > spec.memory:
         raise ValueError(
-            f"memory must be at least {bytes_of_one / 2**30:.3g} GiB, about what one sample takes; "
-            f"got {memory / 2**30:.3g} GiB; {hint} need less"
+            f"memory must be at least {shown_bytes(bytes_of_one)!r}, about what one sample takes; "
+            f"got {shown_bytes(spec.memory)!r}; {hint} need less"
         )
 
 
@@ -111,9 +113,10 @@ def check_kept(spec: Specification, numbers: int) -> None:
         return
     times = len(spec.saved)
     requirement = (
-        f"at most {memory // bytes_of_one} in this machine's {memory / 2**30:.3g} GiB of memory, "
+        f"at most {memory // bytes_of_one} in this machine's {shown_bytes(memory)} of memory, "
         f"since keep={spec.options.keep!r} at {times} time{'s' * (times > 1)} takes "
-        f"{bytes_of_one} bytes a sample"
+        f"{bytes_of_one} bytes a sample; fewer tokens or stored times, or keep='observables', need "
+        "less"
     )
     raise argument_error("samples", requirement, spec.samples)
 

@@ -79,7 +79,12 @@ def kept_of(keep: str, tokens: int) -> Kept:
     shape = () if several is None else (len(several),)
 
     def checked(v: Array) -> Array:
-        values = np.asarray(function(v), dtype=np.float64)
+        try:
+            values = np.asarray(function(v), dtype=np.float64)
+        except Exception as error:  # whatever a function of the user's raises
+            raise ValueError(
+                f"keep={keep!r} failed for V of shape {v.shape} ({type(error).__name__}: {error})"
+            ) from error
         if values.shape != (len(v), *shape):
             raise ValueError(
                 f"keep={keep!r} must return shape {(len(v), *shape)}, {numbers} for each sample, "

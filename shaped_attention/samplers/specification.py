@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Block, Layer, needs_means, pattern_of
 from shaped_attention.blocks.reasons import check_storable, limit_of
-from shaped_attention.checks import argument_error, check_count, check_width
+from shaped_attention.checks import argument_error, bytes_of, check_count, check_fits, check_width
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.covariance import start_factor
 from shaped_attention.numerics.threads import one_thread
@@ -33,9 +33,12 @@ from shaped_attention.samplers.arguments import (
 from shaped_attention.samplers.steps import check_coefficients
 
 MEMORY_BUDGET = 2 * 1024**3
-"""Bytes that the working arrays of a run may take by default (the result comes on top)."""
+"""Bytes of the samples that move together by default; one sample may take half of what is free."""
 
 _COUNTER_LIMIT = 2**32
+
+_BYTES_OF_A_STEP = 24
+"""The least that tables of depths, parameters and stored times take for each step."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,7 +93,7 @@ class SamplerOptions(TypedDict, total=False):
     device: str | torch.device
     dtype: str | torch.dtype
     chunk: int | None
-    memory: int
+    memory: int | str | None
     progress: bool | None
     keep: str
 
@@ -105,7 +108,7 @@ class Options:
     device: str | torch.device = "cpu"
     dtype: str | torch.dtype = "float64"
     chunk: int | None = None
-    memory: int = MEMORY_BUDGET
+    memory: int | str | None = None
     progress: bool | None = None
     keep: str = "V"
 
@@ -153,6 +156,8 @@ class Specification:
         The names of device and dtype, from which torch makes `device` and `dtype`.
     options
         The other keywords of the sampler.
+    memory
+        Bytes that the working arrays of a sample may take.
     eager
         Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     embedded
@@ -171,6 +176,7 @@ class Specification:
     place: str
     precision: str
     options: Options = DEFAULTS
+    memory: int = MEMORY_BUDGET
     eager: bool = False
     embedded: Start | None = None
 
@@ -284,7 +290,9 @@ def specify(
     check_count("seed", seed, lowest=0)
     if options.chunk is not None:
         check_count("chunk", options.chunk)
-    check_count("memory", options.memory)
+    memory = bytes_of(options.memory)
+    name = "horizon / step" if width is None else "depth"
+    check_fits(name, steps, _BYTES_OF_A_STEP, "fewer steps need less")
     blocks = [block for blocks in pattern for block in blocks]
     for block in blocks:
         check_storable(block)
@@ -313,6 +321,7 @@ def specify(
         place=device_name(options.device),
         precision=precision,
         options=options,
+        memory=memory,
         # Asked here and not where chunks run, which is on other threads.
         eager=is_eager(),
         embedded=embedded,

@@ -18,7 +18,7 @@ from shaped_attention.blocks.base import Layer, blocks_of
 from shaped_attention.blocks.overrides import Overrides
 from shaped_attention.blocks.parameters import scheduled
 from shaped_attention.blocks.reasons import check_limit, limit_of
-from shaped_attention.checks import argument_error, real_array
+from shaped_attention.checks import argument_error, check_not_meta, real_array
 from shaped_attention.numerics.covariance import SYMMETRY_TOLERANCE
 from shaped_attention.theory.moments import limits_at, moments
 
@@ -116,6 +116,7 @@ def _depth(layer: Layer, at: float | None) -> float:
 def _as_tensor(layer: Layer, v: ArrayLike | Tensor) -> Float[Tensor, "*B m m"]:
     check_limit(layer)
     tensor = v if isinstance(v, Tensor) else torch.tensor(real_array(v, "v"))
+    check_not_meta(tensor, "v")
     if not tensor.is_floating_point():
         raise argument_error("v", "a tensor of floating-point numbers", tensor.dtype)
     if tensor.ndim < 2 or tensor.shape[-1] != tensor.shape[-2] or tensor.shape[-1] < 1:

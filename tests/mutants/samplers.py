@@ -309,8 +309,8 @@ SAMPLERS = [
     Mutant(
         "record-names-any-function",
         _PROVENANCE,
-        "if function in _functions.values():",
-        "if callable(function):",
+        "if function is None or function not in _functions.values():",
+        "if function is None:",
         ("test_provenance_refusals.py::test_records_that_were_tampered_with_are_refused",),
     ),
     Mutant(

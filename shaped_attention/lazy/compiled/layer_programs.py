@@ -114,7 +114,7 @@ class LayerPrograms:
             raise RecordingError("matrices as large as these")
         # Samples move in whole tiles.
         buffers = self.packed.rows * STRIDE * thread_count("cpu")
-        if 8.0 * (buffers + LANES * self.entries) > spec.options.memory:
+        if 8.0 * (buffers + LANES * self.entries) > spec.memory:
             raise RecordingError("tiles that do not fit into the memory allowed")
         for number in range(len(self._layers)):
             self._check(number)

@@ -41,7 +41,7 @@ class CompiledNetwork:
         self, programs: LayerPrograms, spec: Specification, width: int, depth: int, first: int,
         count: int, passed: Callable[[int], object] = lambda count: None,
     ) -> None:  # fmt: skip
-        self.source = Source(count, spec.seed, spec.dtype, spec.place, first, spec.options.memory)
+        self.source = Source(count, spec.seed, spec.dtype, spec.place, first, spec.memory)
         self.passed, self._lock = passed, Lock()
         self._programs, self._spec = programs, spec
         self._layers = [programs.of(number) for number in range(depth)]
