@@ -27,7 +27,6 @@ MAX_BYTES = 2**33
 
 _EXAMPLE = "moby_dick_tokens.npz"
 _REAL_KINDS = "iuf"
-_SHAPES = {(2,): "two-dimensional", (3, 4): "three- or four-dimensional"}
 
 
 def check_declared(place: str, declared: int, max_bytes: int) -> None:
@@ -124,10 +123,8 @@ def read_example(filename: str, key: str) -> tuple[list[str], NDArray[np.float64
         return arrays["tokens"].tolist(), arrays[key].astype(np.float64)
 
 
-def read_array(
-    path: str | os.PathLike[str], dimensions: tuple[int, ...] = (2,), max_bytes: int = MAX_BYTES
-) -> NDArray[np.float64]:
-    """Read a non-empty array of finite real numbers with 2, or 3 or 4, dimensions, as float64."""
+def read_array(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> NDArray[np.float64]:
+    """Read a non-empty matrix of finite real numbers, as float64."""
     file = Path(path)
     try:
         if not file.exists():
@@ -138,7 +135,7 @@ def read_array(
         if file.suffix.lower() != ".npy":
             extension = f"the extension {file.suffix}" if file.suffix else "no extension"
             raise ValueError(f"{file} must be a .npy file; it has {extension}")
-        return _checked(_stored(file, max_bytes), str(file), dimensions)
+        return _checked(_stored(file, max_bytes), str(file))
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -172,14 +169,12 @@ def _reading(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _checked(array: NDArray[Any], name: str, dimensions: tuple[int, ...]) -> NDArray[np.float64]:
+def _checked(array: NDArray[Any], name: str) -> NDArray[np.float64]:
     if array.dtype.kind not in _REAL_KINDS:
         kind = "complex" if array.dtype.kind == "c" else f"of the non-numeric type {array.dtype}"
         raise ValueError(f"{name} must hold real numbers; its entries are {kind}")
-    if array.ndim not in dimensions:
-        raise ValueError(
-            f"{name} must hold a {_SHAPES[dimensions]} array; its shape is {array.shape}"
-        )
+    if array.ndim != 2:
+        raise ValueError(f"{name} must hold a two-dimensional array; its shape is {array.shape}")
     if array.size == 0:
         raise ValueError(
             f"{name} must hold at least one row and one column; the shape of the array is "
