@@ -20,7 +20,7 @@ SMALL = bool(os.environ.get("SMALL"))
 BETAS = (2.0, 20.0)
 CELLS, SAMPLES = (64, 10) if SMALL else (512, 32)
 SIZES = (16, 32, 64) if SMALL else (16, 32, 64, 128, 256, 512)
-TIMES = np.linspace(0.0, 3.0, 16 if SMALL else 121)
+TIMES = np.linspace(0.0, 6.0, 16 if SMALL else 121)
 EDGES = np.linspace(-np.pi, np.pi, CELLS + 1)
 
 
@@ -54,7 +54,8 @@ figure, axes = plt.subplots(1, 3, figsize=(12.0, 4.2), layout="constrained")
 for k, beta in enumerate(BETAS):
     axis, law = axes[k], sphere.mean_field(beta, two_bumps, TIMES, cells=CELLS)
     density = law["density"].values.T.clip(1e-2, 1e1)
-    mesh = axis.pcolormesh(TIMES, law["angle"], density, norm=LogNorm(), rasterized=True)
+    norm = LogNorm(1e-2, 1e1)
+    mesh = axis.pcolormesh(TIMES, law["angle"], density, norm=norm, rasterized=True)
     paths = particles(beta, 24, 1, TIMES)[:, 0]
     jump = np.abs(np.diff(paths, axis=0, append=paths[-1:])) > np.pi
     axis.plot(TIMES, np.where(jump, np.nan, paths), color="white", linewidth=0.7)
@@ -67,13 +68,15 @@ for k, beta in enumerate(BETAS):
     error = [2.0 * values.std(ddof=1) / math.sqrt(SAMPLES) for values in every]
     color, form = plots.COLORS[k], "os"[k]
     axes[2].errorbar(SIZES, mean, error, fmt=form, color=color, label=rf"$\beta$ = {beta:g}")
-    axes[2].plot(SIZES, mean[0] * (SIZES[0] / np.array(SIZES)) ** 0.5, "--", color=color)
+    root = np.sqrt(SIZES)
+    axes[2].plot(SIZES, (root * mean).mean() / root, plots.LINES[k], color=color)
 axes[0].set_ylabel("angle")
 figure.colorbar(mesh, ax=axes[:2], label="density", extend="both")
 axes[2].set(title="distance at $t$ = 1", xlabel="tokens $N$", ylabel="Kuiper distance")
 axes[2].set(xscale="log", yscale="log")
 axes[2].set_xticks(SIZES, [str(n) for n in SIZES], minor=False)
+axes[2].set_yticks([0.05, 0.1, 0.2, 0.4], ["0.05", "0.1", "0.2", "0.4"], minor=False)
 axes[2].minorticks_off()
-axes[2].legend(title=r"bars: two standard errors; dashed: $N^{-1/2}$")
+axes[2].legend(title="bars: two standard errors\nlines: $N^{-1/2}$", loc="lower left")
 figure.suptitle("SA on the circle: density of the mean field, and tokens (white)")
 figure.savefig(OUT, dpi=160)

@@ -203,7 +203,7 @@ def test_centred_noise_needs_noise_and_a_mask_frees_the_antipode():
 CASES = [
     (SphereAttention(1.2), 6, 0.8, True), (SphereAttention(-0.7), 3, 1.5, True),
     (SphereAttention(2.0, normalised=False), 9, 1.0, True),
-    (SphereAttention(0.8, repulsion=True), 12, 6.0, False),
+    (SphereAttention(1.5, repulsion=True), 12, 2.0, False),
     (SphereAttention(1.0, normalised=False, repulsion=True), 5, 3.0, False),
 ]  # fmt: skip
 

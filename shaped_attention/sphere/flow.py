@@ -76,8 +76,7 @@ def sphere_flow(
         - `start` (sample, row, feature);
         - with `keep_tokens`, `tokens` (time, sample, row, feature).
 
-        With `betas`, the first dimension of `V`, `kept` and `tokens` is `beta`; ``isel(beta=0)`` is
-        a single result.
+        With `betas`, the first dimension of `V`, `kept` and `tokens` is `beta`.
 
     Raises
     ------
