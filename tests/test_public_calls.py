@@ -36,8 +36,7 @@ def leaves(group, words=()):
 COMMANDS = list(leaves(main))
 SLOW = {
     *("paper 1-right", "paper 2", "paper 4", "paper eigenvalues"),
-    *("paper ingredients", "paper tokens", "sphere ensembles"),
-    *("sphere mean-field", "sphere noise", "stopping"),
+    *("paper ingredients", "paper tokens", "stopping"),
 }
 """Commands that draw for four seconds or more: only their options are in the quick suite."""
 
