@@ -7,7 +7,7 @@ SIZE ?= full
 # Of the mutants: at work at the same time.
 WORKERS ?= 2
 
-.PHONY: compare test quick test-all check-style portability claims validate mutants lint benchmark site figures notebooks outputs docs clean
+.PHONY: compare test quick test-all check-style portability claims validate mutants lint benchmark figures notebooks outputs docs clean
 
 compare: .venv/installed
 	$(BIN)/shaped-attention compare --overwrite
@@ -55,28 +55,28 @@ benchmark: .venv/installed
 	$(BIN)/python -m benchmarks.derivation
 	$(BIN)/python -m benchmarks.sphere
 
-# Figures, notebooks and documentation from nothing.
-site: figures docs
-
 # The committed figures again; small ones, which only show that all scripts run, go elsewhere.
 figures: .venv/installed
 	@set -e; mkdir -p build/figures; for script in figures/*.py; do echo "$$script"; \
 	  $(if $(filter small,$(SIZE)),SMALL=1 FIGURES=build/figures )$(BIN)/python "$$script"; done
 
-# Copies in build/notebooks, run.
+# From the Markdown in notebooks/, run in build/notebooks.
 notebooks: .venv/installed
 	rm -rf build/notebooks
 	mkdir -p build/notebooks
-	cp notebooks/*.ipynb notebooks/*.toml build/notebooks
+	cp notebooks/*.md notebooks/*.toml build/notebooks
+	$(BIN)/jupytext --quiet --to ipynb build/notebooks/*.md
+	rm build/notebooks/*.md
 	SHAPED_ATTENTION_SIZE=$(SIZE) $(BIN)/python -m pytest -o addopts= -o filterwarnings= -q \
 	  -p no:cacheprovider --nbmake --overwrite --nbmake-timeout=1800 build/notebooks
 
-# The outputs that notebooks/ shows, of small runs.
+# The notebooks with outputs in notebooks/, of small runs.
 outputs:
 	$(MAKE) notebooks SIZE=small
 	$(BIN)/python docs/_outputs.py
 
-docs: notebooks
+# With the notebooks of the last run, if there was one.
+docs: .venv/installed
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
 
 .venv/installed: pyproject.toml constraints.txt

@@ -1,9 +1,9 @@
 """Show the outputs of notebooks where the repository is read: small runs, in notebooks/.
 
 `make outputs` runs the notebooks at small size into build/notebooks and calls this module, which
-copies their outputs into notebooks/, with images of 256 colours. With ``--check`` it writes nothing
-and fails if an output in notebooks/ has other words, numbers apart, than that of the run. It also
-fails if a notebook has not been run.
+copies them into notebooks/, with images of 256 colours. With ``--check`` it writes nothing and
+fails if a notebook in notebooks/ has other cells, or an output other words, numbers apart, than
+that of the run. It also fails if a notebook has not been run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def shown(executed: Any) -> Any:
     """Keep what a reader sees; equal outputs are then equal files."""
     # The version of Python would change with the machine.
     executed.metadata.pop("language_info", None)
-    for cell in executed.cells:
+    for number, cell in enumerate(executed.cells):
+        cell.id = str(number)
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", []):
             output.get("metadata", {}).clear()
@@ -39,9 +40,12 @@ def shown(executed: Any) -> Any:
 
 
 def words(notebook: Any) -> list[list[str]]:
-    """Words that each cell prints, numbers apart."""
+    """Source of each cell, and the words that it prints, numbers apart."""
     return [
-        _NUMBER.sub("#", "".join(o.get("text", "") for o in cell.get("outputs", []))).split()
+        [
+            cell.source,
+            *_NUMBER.sub("#", "".join(o.get("text", "") for o in cell.get("outputs", []))).split(),
+        ]
         for cell in notebook.cells
     ]
 
