@@ -3,7 +3,7 @@
 Everything runs on one thread, and what counts is its processor time: other work on the machine
 slows the clock on the wall more. Calls are made larger until one takes 0.3 s, so that what
 a call costs whatever its size is shared by many layers. Of several rounds the median counts.
-``shaped-attention paper speed --measurements FILE`` draws the file.
+``figures/speed.py`` draws figures/speed.json.
 """
 
 from __future__ import annotations

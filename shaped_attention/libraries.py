@@ -20,7 +20,7 @@ __version__ = "0.3.0"
 
 EXTRAS = {
     "cluster": ("distributed",),
-    "figures": ("PIL", "matplotlib", "seaborn"),
+    "figures": ("matplotlib", "seaborn"),
     "files": ("h5netcdf", "h5py"),
     "parquet": ("pyarrow",),
     "sweep": ("filelock", "numcodecs", "pandas", "zarr"),
