@@ -16,7 +16,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.numerics.observables import observables, observables_of
 from shaped_attention.statistics.compare import compare
 from shaped_attention.statistics.comparison_text import format_comparison
-from shaped_attention.statistics.distances import ks_distance, ks_margin
+from shaped_attention.statistics.distances import ks_distance, ks_margin, least_resolved_ks
 from shaped_attention.statistics.proportions import equality_p_value
 
 
@@ -84,7 +84,8 @@ def test_equal_laws_are_not_resolved() -> None:
     assert np.mean([float(t["joint_p_value"]) <= 0.05 for t in tables]) <= 0.2
     verdict = tables[0].attrs["verdict"]
     assert verdict.startswith("Not resolved: with 300 and 300 samples")
-    assert f"distances below {ks_margin(300, 300, 1 - 0.05 / 13):.3f} cannot be" in verdict
+    assert f"distances below {least_resolved_ks(300, 300, 0.05 / 11):.3f} cannot be" in verdict
+    assert " corrected for 11 tests; " in verdict
 
 
 def test_a_difference_of_scale_is_resolved_where_it_is() -> None:
@@ -103,10 +104,10 @@ def test_a_difference_of_scale_is_resolved_where_it_is() -> None:
 
 def test_a_difference_that_only_the_joint_test_sees_is_said() -> None:
     names = ["rho[0,1]", "rho[0,2]", "rho[1,2]"]
-    table = quick(made(1, 1500), made(2, 1500, shared=0.17), observables=names)
+    table = quick(made(1, 1500), made(2, 1500, shared=0.11), observables=names)
     assert not table["resolved"].any()
     assert float(table["joint_p_value"]) <= 0.05
-    up_to = float(table["ks"].max()) + table.attrs["smallest_resolvable_ks"]
+    up_to = float(table["ks"].max()) + ks_margin(1500, 1500, 1 - 0.05 / 3)
     open_up_to = f"an observable may differ by up to {min(1.0, up_to):.3f} in the KS"
     assert open_up_to in table.attrs["verdict"]
 
@@ -203,18 +204,23 @@ def test_differences_and_shared_numbers_are_reported_together() -> None:
 
 
 def test_resolution_pays_for_the_number_of_observables() -> None:
-    first, second = made(1, 500), made(2, 500, scale=1.08)
+    """The verdict is that of the p-values, times the number of tests."""
+    first, second = made(1, 500), made(2, 500, scale=1.04)
     names = [*observables(first["V"][-1])]
     alone = quick(first, second, observables="log V[0,0]")
     among = quick(first, second, observables=names)
-    assert alone.attrs["smallest_resolvable_ks"] == pytest.approx(ks_margin(500, 500, 0.95))
-    assert among.attrs["smallest_resolvable_ks"] == pytest.approx(
-        ks_margin(500, 500, 1 - 0.05 / len(names))
-    )
+    for table, count in ((alone, 1), (among, len(names))):
+        least = least_resolved_ks(500, 500, 0.05 / count)
+        assert table.attrs["smallest_resolvable_ks"] == pytest.approx(least)
+    assert (alone.attrs["tests"], among.attrs["tests"]) == (1, len(names))
     one = among.sel(observable="log V[0,0]")
-    assert float(one["ks_low"]) == float(alone["ks_low"][0]) > 0
+    assert float(one["p_value"]) == float(alone["p_value"][0])
+    assert 0.05 / len(names) < float(one["p_value"]) <= 0.05
     assert bool(alone["resolved"][0])
     assert not bool(one["resolved"])
+    for table in (alone, among):
+        reached = table["ks"] >= table.attrs["smallest_resolvable_ks"]
+        assert table["resolved"].equals(reached)
 
 
 def test_stopped_laws_are_compared() -> None:
@@ -246,14 +252,14 @@ def stopping(stopped: int) -> xr.Dataset:
 def test_rare_stops_are_resolved_by_their_fraction(observables: str | None, where: str) -> None:
     """0 of 200 against 19: the KS distance of 0.1 is far below the least that is resolved.
 
-    Negative control: 4 of 200 (p = 0.12) are not. Nor does the fraction count if the results share
-    random numbers.
+    Negative control: 4 of 200 (p = 0.12) are not. Of results that share random numbers the verdict
+    says that this needs different seeds.
     """
     table = quick(made(1, 200), stopping(19), observables=observables)
     row = table.sel(observable="stopping time")
     assert bool(row["resolved"])
     assert int(table["resolved"].sum()) == 1
-    assert float(row["ks"]) < 0.6 * table.attrs["smallest_resolvable_ks"]
+    assert float(row["ks"]) < table.attrs["smallest_resolvable_ks"]
     assert float(table["stopped_p_value"]) == pytest.approx(fisher(0, 19, 200), rel=1e-9)
     p_value = f"(p = {float(table['stopped_p_value']):.2g})"
     said = (
@@ -264,7 +270,7 @@ def test_rare_stops_are_resolved_by_their_fraction(observables: str | None, wher
     assert not few["resolved"].any()
     assert float(few["stopped_p_value"]) == pytest.approx(fisher(0, 4, 200), rel=1e-9)
     shared = [x.assign_attrs(sampler="sde", seed=1) for x in (made(1, 200), stopping(19))]
-    assert not quick(*shared, observables=observables)["resolved"].any()
+    assert "CAUTION: both" in quick(*shared, observables=observables).attrs["verdict"]
     assert not quick(made(1, 200), stopping(19), observables="log det V")["resolved"].any()
 
 
@@ -336,7 +342,9 @@ def test_one_token_and_eight_samples() -> None:
     table = quick(made(1, 8, 1), made(2, 9, 1))
     assert table.sizes["observable"] == 6
     assert not table["resolved"].any()
-    assert "no distance can be resolved with this many samples" in table.attrs["verdict"]
+    assert "distances below 0.774 cannot be resolved with this many" in table.attrs["verdict"]
+    hopeless = quick(made(1, 8, 8), made(2, 8, 8), confidence=0.98)
+    assert "no distance can be resolved with this many samples" in hopeless.attrs["verdict"]
 
 
 def test_any_token_can_be_asked_for_by_name() -> None:

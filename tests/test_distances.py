@@ -22,6 +22,7 @@ from shaped_attention.statistics.distances import (
     joint_wasserstein2,
     ks_distance,
     ks_margin,
+    least_resolved_ks,
     quantile_rank,
     wasserstein2_rows,
 )
@@ -276,11 +277,37 @@ def test_ks_band_covers_and_the_p_value_keeps_its_size() -> None:
     assert ks_distance(normal(1, 2000), normal(2, 2000) + 0.4).p_value < 1e-6
 
 
-def test_ks_of_nearly_identical_samples_is_quiet() -> None:
-    """The exact p-value rounds to above 1 here, which scipy answers with a warning."""
-    x = normal(0, 400)
-    y = np.where(x == x[0], x[0] + 1e-12, x)
-    assert ks_distance(x, y).p_value == pytest.approx(1.0)
+def reached(n: int, m: int, distance: Fraction) -> float:
+    """The exact probability that the distance is reached, by counting monotone lattice paths."""
+    inside = [0] * (m + 1)
+    for i in range(n + 1):
+        for j in range(m + 1):
+            ways = (inside[j] if i else 0) + (inside[j - 1] if j else 0) + (i == j == 0)
+            inside[j] = ways if abs(Fraction(i, n) - Fraction(j, m)) < distance else 0
+    return 1.0 - inside[m] / math.comb(n + m, n)
+
+
+@pytest.mark.parametrize(("n", "m"), [(8, 8), (8, 9), (12, 12), (8, 20), (20, 20), (16, 24)])
+def test_the_p_value_is_not_below_the_exact_one(n: int, m: int) -> None:
+    """At all distances with p from 0.1 to 5 %; it is at most 3.5 times as large.
+
+    The least resolved distance is the first with a p-value at the level.
+    """
+    apart = {abs(Fraction(i, n) - Fraction(j, m)) for i in range(n + 1) for j in range(m + 1)}
+    values = {d: float(stats.kstwobign.sf(float(d) * math.sqrt(n * m / (n + m)))) for d in apart}
+    known = {d: reached(n, m, d) for d, p in values.items() if 1e-3 < p < 0.05}
+    assert len(known) > 1
+    assert all(p <= values[d] <= 3.5 * p for d, p in known.items())
+    for level in (0.01, 0.05):
+        least = least_resolved_ks(n, m, level)
+        assert all((values[d] <= level) == (float(d) >= least) for d in apart)
+
+
+def test_ks_p_values_are_those_of_the_limiting_law() -> None:
+    x, y = normal(0, 4000), normal(1, 3000) + 0.05
+    assert ks_distance(x, y).p_value == pytest.approx(stats.ks_2samp(x, y).pvalue, rel=0.05)
+    same = np.where(x == x[0], x[0] + 1e-12, x)
+    assert ks_distance(x, same).p_value == pytest.approx(1.0)
 
 
 # The joint tests

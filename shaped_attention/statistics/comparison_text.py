@@ -10,12 +10,13 @@ import xarray as xr
 
 from shaped_attention.checks import argument_error
 from shaped_attention.numerics.result_axis import place_text
+from shaped_attention.statistics.distances import ks_margin
 
 _ROWS_PER_GROUP, _NAMED, _WIDTH = 8, 4, 110
 
 _COUPLED = (
-    " CAUTION: both results come from one sampler with one seed and share random numbers; this test"
-    " and the intervals of the Wasserstein and energy distances need different seeds."
+    " CAUTION: both results come from one sampler with one seed and share random numbers; all "
+    "p-values and the intervals of the Wasserstein and energy distances need different seeds."
 )
 _SHARED_WEIGHTS = (
     " CAUTION: samples of one recorded model share its weights; intervals and p-values assume "
@@ -31,15 +32,16 @@ _DIFFERENCES = {
 def verdict(table: xr.Dataset) -> str:
     """Report which observables differ, how large a hidden difference may be, and any cautions."""
     about = table.attrs
-    n, m, margin = (about[k] for k in ("samples_first", "samples_second", "smallest_resolvable_ks"))
-    confidence, count = about["confidence"], table.sizes["observable"]
+    n, m, least = (about[k] for k in ("samples_first", "samples_second", "smallest_resolvable_ks"))
+    confidence, tests, count = about["confidence"], about["tests"], table.sizes["observable"]
     order = np.argsort(-table["ks"].to_numpy(), kind="stable")
     names, ks = table["observable"].to_numpy()[order], float(table["ks"].max())
+    smallest = float(table["p_value"].min())
     resolved = names[table["resolved"].to_numpy()[order]]
-    reach = f"distances below {margin:.3f} cannot be" if margin < 1 else "no distance can be"
+    corrected = f", {min(1.0, tests * smallest):.2g} corrected for {tests} tests" * (tests > 1)
+    reach = f"distances below {least:.3f} cannot be" if least < 1 else "no distance can be"
     largest = (
-        f"The largest KS distance is {ks:.3f} ({names[0]}), simultaneous band "
-        f"[{max(0.0, ks - margin):.3f}, {min(1.0, ks + margin):.3f}]; "
+        f"The largest KS distance is {ks:.3f} ({names[0]}): p = {smallest:.2g}{corrected}; "
         f"{reach} resolved with this many samples."
     )
     p = float(table["joint_p_value"])
@@ -60,7 +62,7 @@ def verdict(table: xr.Dataset) -> str:
         head = f"{outcome}: {at}, {lacking} {where}."
         tail = (
             "distinguishes them; an observable may differ by up to "
-            f"{min(1.0, ks + margin):.3f} in the KS distance"
+            f"{min(1.0, ks + ks_margin(n, m, 1 - (1 - confidence) / count)):.3f} in the KS distance"
             if seen
             else "does not distinguish them either; a smaller difference is not excluded"
         )
@@ -76,7 +78,7 @@ def verdict(table: xr.Dataset) -> str:
 
 def _by_fraction(table: xr.Dataset) -> str:
     """Return the sentence on stopping times that only the fraction stopped resolves, if any."""
-    hidden = table["resolved"] & (table["ks"] <= table.attrs["smallest_resolvable_ks"])
+    hidden = table["resolved"] & (table["ks"] < table.attrs["smallest_resolvable_ks"])
     if not hidden.any():
         return ""
     first, second, p = (float(table[f"stopped_{x}"]) for x in ("first", "second", "p_value"))

@@ -49,7 +49,6 @@ References
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -93,7 +92,7 @@ class JointTest(NamedTuple):
 
 
 def ks_margin(n: int, m: int, confidence: float = 0.95) -> float:
-    r"""Return the half-width of the two-sample DKW-Massart band, the least resolvable KS distance.
+    r"""Return the half-width of the two-sample DKW-Massart band of a KS distance.
 
     It is ``sqrt(log(2/a) / (2n)) + sqrt(log(2/a) / (2m))`` with a = (1 - confidence)/2, half of the
     error for each sample, and valid for all sizes and laws (Massart 1990, above). A band wider than
@@ -109,21 +108,23 @@ def ks_distance(x: ArrayLike, y: ArrayLike, confidence: float = 0.95) -> Kolmogo
 
     The distance is ``sup_z abs(F_n(z) - G_m(z))``. `x` and `y` have shapes (n,) and (m,), are
     finite, have at least 2 points, and may have ties. [low, high], clipped to [0, 1], covers the
-    distance between the laws with probability at least `confidence`. The p-value is exact up to
-    1000 points per sample, beyond that from the limiting law; with ties (capped times) it errs
-    upwards. Raises ValueError for invalid input.
+    distance between the laws with probability at least `confidence`. The p-value is that of the
+    limiting law: below 5 % it is not smaller than the exact one at any sizes, and with ties (capped
+    times) it errs upwards. Raises ValueError for invalid input.
     """
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     _check_pair(first[None], second[None], axis=1)
     n, m = first.size, second.size
     margin = ks_margin(n, m, confidence)
-    with warnings.catch_warnings():
-        # For p near 1 the exact formula can exceed 1 by rounding; scipy then warns and uses the
-        # limit.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        test = stats.ks_2samp(first, second, method="exact" if max(n, m) <= 1000 else "asymp")
-    d, p = float(test.statistic), float(test.pvalue)
+    d = float(stats.ks_2samp(first, second, method="asymp").statistic)
+    p = float(stats.kstwobign.sf(d * math.sqrt(n * m / (n + m))))
     return KolmogorovSmirnov(d, max(0.0, d - margin), min(1.0, d + margin), p)
+
+
+def least_resolved_ks(n: int, m: int, level: float) -> float:
+    """Return the smallest KS distance of samples of two sizes whose p-value is at most a level."""
+    check_inside("level", level)
+    return float(stats.kstwobign.isf(level)) * math.sqrt((n + m) / (n * m))
 
 
 def integral_distances(

@@ -26,8 +26,8 @@ ESTIMATES = [
     Mutant(
         "compare-no-bonferroni",
         _COMPARE,
-        "simultaneous = 1 - (1 - confidence) / (len(names) + (STOPPING in names))",
-        "simultaneous = confidence",
+        "level = (1 - confidence) / max(1, tests)",
+        "level = 1 - confidence",
         ("test_compare.py::test_resolution_pays_for_the_number_of_observables",),
         blind=True,
     ),
