@@ -9,29 +9,12 @@ from scipy.stats import binom, norm
 
 import shaped_attention as sa
 from shaped_attention.statistics import stopping
-from shaped_attention.statistics.proportions import quantile_bounds
 from shaped_attention.statistics.stopping import (
     exit_times,
     explosion_curve,
     explosion_table,
     stopping_map,
 )
-
-
-@pytest.mark.parametrize(("count", "level"), [(40, 0.1), (100, 0.1), (256, 0.5), (20, 0.1)])
-def test_intervals_of_quantiles_cover(count, level):
-    """Each end misses with probability at most 0.025; one rank nearer it would miss more often.
-
-    The quantile is below order statistic k with the probability of fewer than k samples below it.
-    """
-    ranks = np.arange(1.0, count + 1.0)
-    low, high = quantile_bounds(np.stack([ranks, 2.0 * ranks]), level, 0.95)
-    np.testing.assert_array_equal(low[1], 2.0 * low[0])
-    np.testing.assert_array_equal(high[1], 2.0 * high[0])
-    first, last = max(low[0], 0.0), high[0]
-    assert np.isinf(low[0]) == (binom.cdf(0, count, level) > 0.025)
-    assert binom.cdf(first - 1, count, level) <= 0.025 < binom.cdf(first, count, level)
-    assert binom.sf(last - 1, count, level) <= 0.025 < binom.sf(last - 2, count, level)
 
 
 def one_token(samples=4000, save_every=1, radius=1e6):

@@ -1,4 +1,4 @@
-"""Confidence intervals of probabilities and of quantiles, and a test of two probabilities."""
+"""Confidence intervals of probabilities, and a test of two probabilities."""
 
 from __future__ import annotations
 
@@ -23,22 +23,6 @@ def fraction_bounds(
     lower = np.where(k > 0.0, betaincinv(np.maximum(k, 1.0), n - k + 1.0, tail), 0.0)
     upper = np.where(k < n, betainccinv(k + 1.0, np.maximum(n - k, 1.0), tail), 1.0)
     return lower, upper
-
-
-def quantile_bounds(ordered: Floats, level: float, confidence: float) -> tuple[Floats, Floats]:
-    """Compute an interval (lower, upper) of a quantile from sorted samples (..., count).
-
-    The bounds are order statistics (Conover 1999, 3.2). The coverage is at least `confidence` for
-    independent samples of any law. Where there are too few of them, a bound is infinite.
-    """
-    from scipy.stats import binom
-
-    rest = 0.5 * (1.0 - confidence)
-    ranks = binom.ppf([rest, 1.0 - rest], ordered.shape[-1], level)
-    below, above = np.asarray(ranks).astype(int)
-    ends = [(0, 0)] * (ordered.ndim - 1)
-    ranked = np.pad(ordered, [*ends, (1, 1)], constant_values=(-np.inf, np.inf))
-    return ranked[..., below], ranked[..., above + 1]
 
 
 def equality_p_value(successes: tuple[int, int], counts: tuple[int, int]) -> float:
