@@ -17,7 +17,7 @@ from shaped_attention import plots, sphere
 OUT = Path(os.environ.get("FIGURES", Path(__file__).parent)) / "sphere_encoder_decoder.png"
 SMALL = bool(os.environ.get("SMALL"))
 BETAS, DIMENSIONS, MASKS = (1.0, 9.0), (2, 64), ("encoder", "decoder")
-TOKENS, SAMPLES, DELTA = (4, 10, 1e-3) if SMALL else (16, 128, 1e-3)
+TOKENS, SAMPLES, DELTA = (4, 10, 1e-3) if SMALL else (16, 64, 1e-3)
 TIMES = np.geomspace(0.1, 1e2 if SMALL else 1e4, 20 if SMALL else 120)
 POSITIONS = np.arange(1, TOKENS + 1)
 
@@ -45,12 +45,17 @@ for column, dimension in enumerate(DIMENSIONS):
             values = flow["kept"].values
             median = np.median(joining_times(values[..., :-1]), axis=0)[1:]
             look = {"color": plots.COLORS[k], "linestyle": line}
-            shown = np.where(np.isfinite(median), median, np.nan)
             label = rf"{mask}, $\beta$ = {beta:g}"
-            axes[0, column].plot(POSITIONS[1:], shown, marker="o", ms=3.5, label=label, **look)
+            # Clusters on the circle may outlast the last time, and then there is no median.
+            if not np.isfinite(median).all():
+                note = rf"no median by $t$ = {TIMES[-1]:g} at $\beta$ = {beta:g}"
+                axes[0, column].text(0.03, 0.93, note, transform=axes[0, column].transAxes)
+                median[:] = np.nan
+            axes[0, column].plot(POSITIONS[1:], median, marker="o", ms=3.5, label=label, **look)
             if dimension == 2:
                 axes[1, 0].plot(TIMES, values[..., -1].mean(1), **look)
     axes[0, column].set(title=f"$d$ = {dimension}", yscale="log", xlabel="position")
+    axes[0, column].set_ylim(3.0, 3e3)
 axes[0, 0].set_ylabel("median time of joining the first token")
 axes[1, 0].set(title="on the circle", xlabel="time $t$", ylabel="mean number of clusters")
 axes[1, 0].set(xscale="log", yscale="log")

@@ -19,7 +19,7 @@ DIMENSIONS = (2, 8, 128, 1024)
 TOKENS, DELTA = (4, 1e-3) if SMALL else (32, 1e-3)
 BETAS = np.linspace(0.0, 9.0, 3 if SMALL else 19)
 TIMES = np.linspace(0.0, 30.0, 7 if SMALL else 61)
-SAMPLES = 10 if SMALL else 96
+SAMPLES = 10 if SMALL else 64
 
 close = partial(sphere.close_pairs, delta=DELTA)
 curve = [sphere.theory.meeting_time(DELTA, TOKENS, beta) for beta in BETAS]
