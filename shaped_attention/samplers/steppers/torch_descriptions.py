@@ -26,7 +26,6 @@ from shaped_attention.samplers.steppers import (
     Brownian,
     Clocked,
     SingleStepper,
-    Stepper,
 )
 from shaped_attention.samplers.steps import chain_step, limit_step
 from shaped_attention.samplers.task import Task
@@ -37,12 +36,26 @@ def stepper_of(spec: Specification, task: Task) -> DescriptionStepper:
     return DescriptionStepper(task, spec.device, spec.dtype)
 
 
-class DeviceArrays(Stepper):
-    """States (rows, groups, m, c) and other arrays as tensors of torch on a device."""
+class TorchStepper(SingleStepper):
+    """A stepper on tensors of torch, whose states are factors (rows, groups, m, c).
+
+    On the CPU a batch has a fixed number of rows, `size`: the order in which torch adds numbers can
+    depend on the shape of a batch.
+    """
 
     xp: ClassVar[Any] = torch
-    device: torch.device
-    state_dtype: torch.dtype
+
+    def __init__(
+        self, task: Task, device: torch.device, dtype: torch.dtype, size: int | None = None
+    ) -> None:
+        super().__init__(task)
+        self.device, self.dtype = device, dtype
+        self.size = size or (LANES if device.type == "cpu" else 1)
+        self.host_waits = self.clock
+        # The speed has V^2, which overflows in single precision: by the clock only steps have it.
+        self.state_dtype = torch.float64 if self.clock else dtype
+        # The fourth root of the largest number keeps V and products of two of its entries finite.
+        self.largest_factor = min(self.largest_factor, torch.finfo(self.state_dtype).max ** 0.25)
 
     def array(self, values: NDArray[Any]) -> Tensor:
         """Return a tensor on the device."""
@@ -63,26 +76,6 @@ class DeviceArrays(Stepper):
     def workspace(self) -> Any:
         """Return a place for what is computed once."""
         return {}
-
-
-class TorchStepper(DeviceArrays, SingleStepper):
-    """A stepper on tensors of torch, whose states are factors (rows, groups, m, c).
-
-    On the CPU a batch has a fixed number of rows, `size`: the order in which torch adds numbers can
-    depend on the shape of a batch.
-    """
-
-    def __init__(
-        self, task: Task, device: torch.device, dtype: torch.dtype, size: int | None = None
-    ) -> None:
-        super().__init__(task)
-        self.device, self.dtype = device, dtype
-        self.size = size or (LANES if device.type == "cpu" else 1)
-        self.host_waits = self.clock
-        # The speed has V^2, which overflows in single precision: by the clock only steps have it.
-        self.state_dtype = torch.float64 if self.clock else dtype
-        # The fourth root of the largest number keeps V and products of two of its entries finite.
-        self.largest_factor = min(self.largest_factor, torch.finfo(self.state_dtype).max ** 0.25)
 
     def chunk(self, spec: Specification) -> int:
         """Return how many paths of a run move together."""
