@@ -43,7 +43,7 @@ for k, (name, layer) in enumerate(LAYERS.items()):
 axes[0].set(ylabel=r"$|\rho_{a,b}|$, mean over pairs $a \neq b$")
 # Without the identity V decays like lambda^(2 l); the axis does not follow it down.
 axes[1].set(ylabel=r"$|V_{a,b}|$, mean over pairs $a \neq b$", yscale="log", ylim=(1e-6, 1e9))
-axes[0].legend()
+axes[1].legend(loc="lower right")
 for ax in axes:
     ax.grid(linestyle=":")
     ax.set_xlabel(r"layer $\ell$")

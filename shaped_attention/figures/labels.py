@@ -1,8 +1,7 @@
 """Symbols of parameters and observables in figures, in one table each.
 
-The depth is L and the width n, so that the time of layer l is l / n; d is the dimension of tokens
-on the sphere. Tokens are counted from 0, as in the names of observables: ``rho[0,1]`` is
-rho_{0,1}.
+The depth is L and the width n, so that the time of layer l is l / n. Tokens are counted from 0, as
+in the names of observables: ``rho[0,1]`` is rho_{0,1}.
 """
 
 from __future__ import annotations
@@ -26,12 +25,7 @@ PARAMETERS = {
     "width": "width $n$",
     "depth": "depth $L$",
     "horizon": "horizon $T$",
-    "beta": r"$\beta$",
-    "dimension": "dimension $d$",
-    "sigma": r"$\sigma$",
-    "delta": r"$\delta$",
     "tokens": "number of tokens",
-    "time": "time $t$",
 }
 """Labels of the parameters that a sweep or a figure may vary."""
 

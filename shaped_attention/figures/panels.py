@@ -52,10 +52,6 @@ COLORS = sns.color_palette([*_DISTINCT, *_MORE])
 UNRESOLVED = "0.85"
 """Colour of what the samples do not resolve."""
 
-OF_SAMPLES = "bands: 5–95 % of samples"
-OF_DENSITIES = "bands: pointwise 95 % intervals"
-"""What bands show, in notes of figures."""
-
 
 def look(index: int) -> dict[str, Any]:
     """Return the colour and the line style of one of several curves, by its number."""
