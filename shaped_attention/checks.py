@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import os
 import re
 import sys
@@ -406,7 +407,7 @@ def bytes_of(memory: int | str | None) -> int:
     if memory is None:
         return free_memory() // 2
     found = _SIZE.fullmatch(memory.strip()) if isinstance(memory, str) else None
-    size = int(float(found[1]) * _UNITS[found[2]]) if found else memory
+    size = math.ceil(float(found[1]) * _UNITS[found[2]]) if found else memory
     if not (is_number(size) and isinstance(size, int | np.integer) and size >= 1):
         raise argument_error("memory", "a number of bytes >= 1, or a size such as '8 GiB'", memory)
     return int(size)

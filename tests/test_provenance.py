@@ -35,9 +35,7 @@ LAYER = [sa.ShapedAttention(0.4, heads=2), sa.ShapedMLP(0.3)]
 TOKENS = sphere.uniform_start(3, 4, 2, seed=1, reduced=False)
 ATTENTION = sphere.SphereAttention(2.0, causal=True)
 SQUARES = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-GENERAL = sphere.TokenAttention(
-    1.0, SQUARES, SQUARES[:1], None, mlp=(SQUARES[0, 0, :3], SQUARES[1, 0, :, :3])
-)
+GENERAL = sphere.TokenAttention(1.0, SQUARES, SQUARES[:1], None)
 OMEGA = np.random.default_rng(0).normal(size=(40, 40))
 
 CONFIG = {

@@ -5,10 +5,11 @@ A run starts at one covariance, or at one per sample.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import argument_error, check_count, check_positive, real_array
@@ -34,11 +35,10 @@ def check_other_seed(v0: object, sampler: str, seed: object, name: str = "v0") -
     The increments of both runs would come from the same numbers. A result's V carries both in its
     `attrs`, as far as xarray keeps these; a plain array carries nothing.
     """
-    attrs = getattr(v0, "attrs", None)
     if (
-        isinstance(attrs, Mapping)
-        and attrs.get("sampler") == sampler
-        and str(attrs.get("seed")) == str(seed)
+        isinstance(v0, xr.DataArray)
+        and v0.attrs.get("sampler") == sampler
+        and str(v0.attrs.get("seed")) == str(seed)
     ):
         raise ValueError(
             f"seed must differ from that of the result that {name} comes from, whose random "

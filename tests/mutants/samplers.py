@@ -295,7 +295,7 @@ SAMPLERS = [
     Mutant(
         "starts-of-the-same-numbers",
         "shaped_attention/samplers/arguments.py",
-        'and attrs.get("sampler") == sampler',
+        'and v0.attrs.get("sampler") == sampler',
         "and False",
         ("test_starts.py::test_a_start_knows_its_sampler_and_seed_from_a_file_too",),
     ),
