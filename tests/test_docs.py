@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 from types import ModuleType
@@ -85,13 +84,3 @@ def test_links_of_the_readme_lead_to_files():
     links = set(re.findall(r"\]\((?!http)([^)#\s]+)", text))
     assert len(links) > 10
     assert [link for link in sorted(links) if not (ROOT / link).exists()] == []
-
-
-def test_every_figure_is_a_script_with_a_message_and_its_picture():
-    scripts = sorted((ROOT / "figures").glob("*.py"))
-    assert 10 < len(scripts) <= 24
-    for script in scripts:
-        tree = ast.parse(script.read_text(encoding="utf-8"))
-        assert (ast.get_docstring(tree) or "").partition("\n")[0].endswith("."), script.name
-    pictures = {path.stem for path in (ROOT / "figures").glob("*.png")}
-    assert pictures == {script.stem for script in scripts}
