@@ -29,8 +29,8 @@ from shaped_attention.statistics.block_checks.samples import (
     networks,
     single_samples,
     token_means,
-    wide_layer,
 )
+from shaped_attention.statistics.block_checks.wide_layer import wide_layer
 
 _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
     ("overridden methods", overriding),
@@ -55,8 +55,10 @@ def check_block(
     what the clock uses with what follows from drift and noise, and derivatives of paths with finite
     differences. It tests whether the law depends on the means of the tokens, whether the block
     inherits what it should declare, whether parameters outside their ranges are refused, whether
-    its functions can be traced, and whether a sample is the same alone and among others. It cannot
-    know whether `branch` is the intended model; for that, compare with `symbolic` and exact laws.
+    its functions can be traced, and whether a sample is the same alone and among others. Drift and
+    diffusion are unresolved if errors of a tenth of their largest entry cannot be seen within 20 s
+    per covariance. It cannot know whether `branch` is the intended model; for that, compare with
+    `symbolic` and exact laws.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ def check_block(
         Width of the networks, by default the smallest multiple of the number of groups with at
         least 4 m columns per group, and 32 columns in all.
     samples
-        Number of networks; the chain has ten times and a wide layer a thousand times as many.
+        Number of networks; the chain has ten times, a wide layer up to a thousand times as many.
     seed
         Seed of all samples.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Schedule, at_depth
 from shaped_attention.blocks.reasons import limit_of, limit_reason
 
-PASS, FAIL, NOT_TESTED = "pass", "fail", "not tested"
+PASS, FAIL, NOT_TESTED, UNRESOLVED = "pass", "fail", "not tested", "unresolved"
 
 Array = NDArray[np.float64]
 
@@ -27,7 +28,7 @@ class Check:
     name
         What was compared.
     outcome
-        "pass", "fail" or "not tested".
+        "pass", "fail", "not tested" if it does not apply, or "unresolved" if noise hides errors.
     detail
         What was found, or why it was not tested.
     noticed
@@ -64,8 +65,8 @@ class BlockReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed."""
-        return all(check.outcome != FAIL for check in self.table)
+        """Whether no check failed or is unresolved."""
+        return all(check.outcome in (PASS, NOT_TESTED) for check in self.table)
 
     def __str__(self) -> str:
         lines = [f"{check.outcome:<10} {check.name}: {check.detail}" for check in self.table]
@@ -74,11 +75,10 @@ class BlockReport:
             for check in self.table
             if check.noticed
         ]
-        failed, skipped = (
-            sum(check.outcome == outcome for check in self.table) for outcome in (FAIL, NOT_TESTED)
-        )
-        total = f"{failed} of {len(self.table) - skipped} checks failed"
-        return "\n".join([*lines, f"{total}, {skipped} not tested" if skipped else total])
+        counts = Counter(check.outcome for check in self.table)
+        total = f"{counts[FAIL]} of {len(self.table) - counts[NOT_TESTED]} checks failed"
+        more = [f", {counts[x]} {x}" for x in (UNRESOLVED, NOT_TESTED) if counts[x]]
+        return "\n".join([*lines, total + "".join(more)])
 
 
 @dataclass(frozen=True)
