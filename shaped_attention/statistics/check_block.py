@@ -57,8 +57,8 @@ def check_block(
     inherits what it should declare, whether parameters outside their ranges are refused, whether
     its functions can be traced, and whether a sample is the same alone and among others. Drift and
     diffusion are unresolved if errors of a tenth of their largest entry cannot be seen within 20 s
-    of processor time per covariance. It cannot know whether `branch` is the intended model; for that, compare with
-    `symbolic` and exact laws.
+    of processor time per covariance. It cannot know whether `branch` is the intended model; for
+    that, compare with `symbolic` and exact laws.
 
     Parameters
     ----------
