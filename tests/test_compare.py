@@ -9,7 +9,6 @@ import pytest
 import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.optimize import linear_sum_assignment
 
 from shaped_attention import ShapedAttention, equicorrelated, integrate_sde, simulate_chain
 from shaped_attention.blocks.base import Layer
@@ -110,54 +109,6 @@ def test_a_difference_that_only_the_joint_test_sees_is_said() -> None:
     up_to = float(table["ks"].max()) + ks_margin(1500, 1500, 1 - 0.05 / 3)
     open_up_to = f"an observable may differ by up to {min(1.0, up_to):.3f} in the KS"
     assert open_up_to in table.attrs["verdict"]
-
-
-def test_transport_adds_columns_and_leaves_the_rest_alone() -> None:
-    first, second = made(1), made(2, samples=200)
-    plain, table = quick(first, second), quick(first, second, transport=True)
-    columns = {"wasserstein2", *(f"wasserstein2_{end}" for end in ("low", "high", "null"))}
-    scalars = {"joint_wasserstein2", "joint_wasserstein2_p_value", "joint_wasserstein2_null"}
-    assert {*table} - {*plain} == columns | scalars
-    rest = table.drop_vars(columns | scalars)
-    differing = {"transport", "specification"}
-    rest.attrs |= {name: plain.attrs[name] for name in differing}
-    xr.testing.assert_identical(rest, plain)
-    assert (table["wasserstein"] <= table["wasserstein2"] * (1 + 1e-9)).all()
-    alone = quick(first, second, transport=True, observables="log det V")
-    for name in columns:
-        assert float(alone[name][0]) == float(table[name].sel(observable="log det V"))
-    for name in scalars:
-        assert float(alone[name]) == float(table[name])
-    added = [s for s in format_comparison(table).splitlines() if "Wasserstein-2" in s]
-    assert [s for s in format_comparison(table).splitlines() if s not in added] == (
-        format_comparison(plain).splitlines()
-    )
-    assert added[0].startswith("joint Wasserstein-2 distance of V (Frobenius norm): ")
-    assert len(added[0]) <= 110
-    assert f"p = {float(table['joint_wasserstein2_p_value']):.3g};" in added[0]
-
-
-def test_the_joint_wasserstein2_is_that_of_matrices_in_the_frobenius_norm() -> None:
-    """Against an assignment on norms of whole matrices at the time asked for."""
-    first, second = made(1, 60), made(2, 70, scale=1.1)
-    a, b = (r["V"].sel(time=0.5).to_numpy()[:60] for r in (first, second))
-    cost = np.linalg.norm(a[:, None] - b[None], axis=(2, 3)) ** 2
-    expected = math.sqrt(cost[linear_sum_assignment(cost)].mean())
-    found = [
-        quick(first, second, transport=True, time=t)["joint_wasserstein2"] for t in (0.5, 0.75)
-    ]
-    assert float(found[0]) == pytest.approx(expected, rel=1e-12)
-    assert float(found[1]) != pytest.approx(expected, rel=1e-3)
-
-
-def test_transport_takes_no_rounding_for_a_difference() -> None:
-    double = made(1, 50)
-    double["V"] = double["V"][:, :1].isel(sample=np.zeros(50, dtype=int))
-    single = double.copy()
-    single["V"] = double["V"].astype(np.float32)
-    table = quick(double, single, transport=True)
-    assert 0.0 < float(table["joint_wasserstein2"]) < 1e-6
-    assert float(table["joint_wasserstein2_p_value"]) == 1.0
 
 
 BLOCK = ShapedAttention(gamma=0.35)

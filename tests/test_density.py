@@ -111,15 +111,11 @@ def test_without_a_support_the_estimate_is_that_of_scipy():
     np.testing.assert_allclose(found["standard_error"], error, rtol=1e-9)
 
 
-def test_bandwidths_are_those_of_the_rules():
+def test_the_bandwidth_is_that_of_the_rule_of_scott():
     values = np.random.default_rng(1).normal(size=1000)
     spread = min(values.std(ddof=1), np.subtract(*np.quantile(values, [0.75, 0.25])) / 1.349)
-    for rule, factor in (("scott", 1.06), ("silverman", 0.9)):
-        found = estimate_density(values, bandwidth=rule).attrs["bandwidth"]
-        assert found == pytest.approx(factor * spread * 1000**-0.2, rel=1e-12)
-    assert estimate_density(values).attrs["bandwidth"] == estimate_density(
-        values, bandwidth="scott"
-    ).attrs["bandwidth"]  # fmt: skip
+    found = estimate_density(values).attrs["bandwidth"]
+    assert found == pytest.approx(1.06 * spread * 1000**-0.2, rel=1e-12)
     half = np.where(np.arange(1000) < 800, 0.0, values)
     assert estimate_density(half).attrs["bandwidth"] > 0.0
 
@@ -222,7 +218,6 @@ def test_a_few_samples_without_the_atom_have_no_curve():
         ({"bins": 0}, "bins must be an integer >= 1; got 0"),
         ({"bins": [0.5, 0.1]}, r"bins must be .* or increasing edges; got \[0.5, 0.1\]"),
         ({"bins": 3, "bandwidth": 0.1}, r"bins and bandwidth cannot be used together"),
-        ({"bandwidth": "scot"}, r"bandwidth must be .* got 'scot' \(did you mean 'scott'\?\)"),
         ({"bandwidth": 0}, "bandwidth must be positive and finite; got 0"),
         ({"bandwidth": 3.0}, "bandwidth must be at most 2, the length of the support; got 3.0"),
         (

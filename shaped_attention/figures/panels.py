@@ -202,7 +202,7 @@ def draw_density(
     support: Interval = UNBOUNDED,
     window: Interval | None = None,
     bins: Bins | None = None,
-    bandwidth: float | str | None = None,
+    bandwidth: float | None = None,
     confidence: float = 0.95,
     last: float | None = None,
     **line: Any,

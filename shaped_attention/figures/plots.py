@@ -120,7 +120,7 @@ def densities(
     time: float | None = None,
     position: int | None = None,
     bins: Bins | None = None,
-    bandwidth: float | str | None = None,
+    bandwidth: float | None = None,
     confidence: float = 0.95,
     labels: Sequence[str] | None = None,
     title: str | None = None,

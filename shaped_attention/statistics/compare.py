@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from shaped_attention.checks import (
     argument_error,
@@ -22,7 +21,7 @@ from shaped_attention.checks import (
     check_count,
     check_inside,
 )
-from shaped_attention.numerics.observables import STOPPING, covariances_at, observables_of
+from shaped_attention.numerics.observables import STOPPING, observables_of
 from shaped_attention.numerics.result_axis import (
     TIME_TOLERANCE,
     check_result,
@@ -36,19 +35,15 @@ from shaped_attention.numerics.result_axis import (
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.comparison_text import verdict
 from shaped_attention.statistics.distances import (
-    ROUNDING,
     integral_distances,
     joint_test,
-    joint_wasserstein2,
     ks_distance,
     least_resolved_ks,
     rounded,
-    wasserstein2_rows,
 )
 from shaped_attention.statistics.proportions import equality_p_value
 
 FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
-_PAIRINGS = 99
 _EQUAL = 1e-9
 """Relative difference of numbers in two specifications that is rounding."""
 
@@ -65,7 +60,6 @@ def compare(
     permutations: int = 999,
     bootstrap: int = 200,
     seed: int = 0,
-    transport: bool = False,
 ) -> xr.Dataset:
     """Compare the laws of two results at one time or layer, observable by observable and jointly.
 
@@ -107,9 +101,6 @@ def compare(
         (1 - confidence).
     seed
         Nonnegative integer. The table depends only on it and on the two results.
-    transport
-        Whether to add Wasserstein-2 distances of the observables and of V itself, which takes a few
-        seconds more.
 
     Returns
     -------
@@ -130,13 +121,6 @@ def compare(
         smallest KS distance that is resolved, and ``verdict``, and ``independent``,
         ``own_weights``, ``same_start``, ``same_layer`` and ``same_radius`` as 1 or 0 (1 if
         unknown).
-
-        With `transport` also ``wasserstein2`` with ``_low``, ``_high`` and ``_null``, and the
-        scalar ``joint_wasserstein2`` with ``_p_value`` and ``_null``, from `joint_wasserstein2`
-        with 99 permutations. The scalar is the distance between the laws of all of V, whatever the
-        `observables`, in the Frobenius norm, from the first 400 samples of each. It measures how
-        far V itself moves, heavy tails included. The joint test of the observables, mostly
-        logarithms, has more power with many tokens, and the verdict relies on it.
 
     Raises
     ------
@@ -182,10 +166,7 @@ def compare(
     tests = int((np.ptp(np.hstack([x_rows, y_rows]), axis=1) > 0.0).sum()) + some
     level = (1 - confidence) / max(1, tests)
     columns = dict(zip(("ks", "ks_low", "ks_high", "p_value"), ks.T, strict=True))
-    distances = {"wasserstein": wasserstein, "energy": energy}
-    if transport:
-        distances["wasserstein2"] = wasserstein2_rows(x_rows, y_rows, confidence, bootstrap, seed)
-    for name, rows in distances.items():
+    for name, rows in (("wasserstein", wasserstein), ("energy", energy)):
         columns.update(
             zip((name, f"{name}_low", f"{name}_high", f"{name}_null"), rows, strict=True)
         )
@@ -202,12 +183,6 @@ def compare(
     table["resolved"] = (table["p_value"] <= level) | by_fraction
     table["joint_energy"] = joint.distance
     table["joint_p_value"] = joint.p_value
-    if transport:
-        v, w = (_scaled_vech(result, at) for result in (first, second))
-        whole = joint_wasserstein2(v, w, _PAIRINGS, seed, precision=ROUNDING * precision)
-        table["joint_wasserstein2"] = whole.distance
-        table["joint_wasserstein2_p_value"] = whole.p_value
-        table["joint_wasserstein2_null"] = whole.null
     table["stopped_first"], table["stopped_second"] = (float(x.mean()) for x in stops)
     table["stopped_p_value"] = p_value
     table.attrs = {
@@ -254,14 +229,6 @@ def _chosen_names(requested: str | Sequence[str] | None, available: list[str]) -
     for name in names:
         check_choice("observables", name, available)
     return names
-
-
-def _scaled_vech(result: xr.Dataset, at: float) -> NDArray[np.float64]:
-    """Return the upper triangles of V (samples, m (m+1)/2), scaled to keep the Frobenius norm."""
-    V = covariances_at(result, at)
-    a, b = np.triu_indices(V.shape[-1])
-    entries = V.astype(np.float64)[:, a, b]
-    return entries * np.where(a == b, 1.0, math.sqrt(2.0))
 
 
 def _epsilon(result: xr.Dataset) -> float:

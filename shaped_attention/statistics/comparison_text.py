@@ -135,12 +135,6 @@ def format_comparison(table: xr.Dataset) -> str:
         f"joint energy test: distance {value['joint_energy']:.3g}, "
         f"p = {value['joint_p_value']:.3g}",
     ]
-    if "joint_wasserstein2" in value:
-        lines.append(
-            "joint Wasserstein-2 distance of V (Frobenius norm): "
-            f"{value['joint_wasserstein2']:.3g}, p = {value['joint_wasserstein2_p_value']:.3g}; "
-            f"equal laws stay under {value['joint_wasserstein2_null']:.3g}"
-        )
     if "time" in about:
         first, second = value["stopped_first"], value["stopped_second"]
         lines.append(f"stopped by then: {first:.2%} of the first, {second:.2%} of the second")

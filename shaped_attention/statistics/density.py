@@ -50,9 +50,6 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 Bins = int | Sequence[float] | Floats
 
-RULES = {"scott": 1.06, "silverman": 0.9}
-"""Factors of A N^(-1/5), with A the smaller of the standard deviation and IQR / 1.349."""
-
 UNBOUNDED: Interval = (-math.inf, math.inf)
 FEWEST = 8
 """Smallest number of samples of an estimate."""
@@ -71,7 +68,7 @@ def density(
     time: float | None = None,
     position: int | None = None,
     bins: Bins | None = None,
-    bandwidth: float | str | None = None,
+    bandwidth: float | None = None,
     support: Interval | None = None,
     window: Interval | None = None,
     points: int = 201,
@@ -103,9 +100,8 @@ def density(
     bins
         Number of equal bins of the window, or increasing edges of bins.
     bandwidth
-        Standard deviation h of the kernel; or ``"scott"``, 1.06 A samples^(-1/5), the default, or
-        ``"silverman"``, 0.9 A samples^(-1/5), where A is the smaller of the standard deviation and
-        the interquartile range / 1.349.
+        Standard deviation h of the kernel. Default: 1.06 A samples^(-1/5) (Scott), where A is the
+        smaller of the standard deviation and the interquartile range / 1.349.
     support
         Ends of the range of possible values, where the estimate is corrected; infinite for no
         bound. Default: (-1, 1) for ``rho[a,b]``, (0, 1) for ``mean |rho|``, (1, m) for
@@ -207,7 +203,7 @@ def estimate_density(
     values: ArrayLike,
     *,
     bins: Bins | None = None,
-    bandwidth: float | str | None = None,
+    bandwidth: float | None = None,
     support: Interval = UNBOUNDED,
     window: Interval | None = None,
     points: int = 201,
@@ -241,7 +237,7 @@ def estimate_density(
     if bins is not None:
         return _histogram(sample, total, _edges(bins, window), (low, high), confidence)
     check_count("points", points, 2)
-    h = _bandwidth(sample, "scott" if bandwidth is None else bandwidth, (low, high))
+    h = _bandwidth(sample, bandwidth, (low, high))
     return _kernel(sample, total, np.linspace(*window, points), h, (low, high), confidence)
 
 
@@ -325,8 +321,8 @@ def _dataset(
     )
 
 
-def _bandwidth(sample: Floats, bandwidth: float | str, support: Interval) -> float:
-    if not isinstance(bandwidth, str):
+def _bandwidth(sample: Floats, bandwidth: float | None, support: Interval) -> float:
+    if bandwidth is not None:
         check_positive("bandwidth", bandwidth)
         if bandwidth > support[1] - support[0]:
             longest = f"{support[1] - support[0]:g}"
@@ -334,11 +330,10 @@ def _bandwidth(sample: Floats, bandwidth: float | str, support: Interval) -> flo
                 "bandwidth", f"at most {longest}, the length of the support", bandwidth
             )
         return float(bandwidth)
-    check_choice("bandwidth", bandwidth, RULES)
     deviation = float(sample.std(ddof=1))
     quarter, more = np.quantile(sample, [0.25, 0.75])
     spread = min(deviation, float(more - quarter) / 1.349) or deviation
-    return RULES[bandwidth] * spread * len(sample) ** -0.2
+    return 1.06 * spread * len(sample) ** -0.2
 
 
 def _edges(bins: Bins, window: Interval) -> Floats:

@@ -1,14 +1,12 @@
 r"""Two-sample distances with confidence intervals that hold near zero.
 
 Notation: x_1..x_n and y_1..y_m are two independent i.i.d. samples with distribution functions F, G
-and empirical distribution functions F_n, G_m. Each one-dimensional distance here is a norm of F - G
-or, for Wasserstein-2, of the quantile functions' difference [4]_:
+and empirical distribution functions F_n, G_m. Each one-dimensional distance here is a norm of
+F - G:
 
 - Kolmogorov-Smirnov: sup_z abs(F(z) - G(z));
 - Wasserstein-1: integral of abs(F - G);
-- energy distance [2]_: sqrt(2 integral (F - G)^2) = sqrt(2 E|X-Y| - E|X-X'| - E|Y-Y'|);
-- Wasserstein-2: W2^2 = integral over 0 < q < 1 of (F^-1(q) - G^-1(q))^2, which is the least mean of
-  |X - Y|^2 over all joint laws of X ~ F and Y ~ G.
+- energy distance [2]_: sqrt(2 integral (F - G)^2) = sqrt(2 E|X-Y| - E|X-X'| - E|Y-Y'|).
 
 An estimated distance is never negative, hence biased upwards near zero, and the textbook bootstrap
 interval almost always misses a true distance of zero. Here every interval comes from the triangle
@@ -22,12 +20,10 @@ q has a bound free of F and G (Dvoretzky, Kiefer, Wolfowitz, with the constant o
 the others, Efron's bootstrap estimates q from norm((F* - F_n) - (G* - G_m)). This requires
 moments: it is meant for logarithms, correlations and capped times, and the intervals are too short
 for raw lognormal variables of log-width 3. Nor can it account for an event that no sample contains.
-For W2, R is of order n^-1/2 for a density bounded from below on an interval, sqrt(log(log n) / n)
-for Gaussian laws, and n^-1/4 if the support has a gap with mass on either side [4]_.
 
-The functions of rows return, for K observables at once, arrays (4, K): distance, low, high and the
+`integral_distances` returns, for K observables at once, arrays (4, K): distance, low, high and the
 null level below which equal laws stay with probability `confidence`, in (0, 1). `x` and `y` are
-finite and have shapes (K, n) and (K, m), n, m >= 2. Each uses `resamples` bootstrap samples and as
+finite and have shapes (K, n) and (K, m), n, m >= 2. It uses `resamples` bootstrap samples and as
 many permutations of the pooled sample, at least confidence / (1 - confidence): fewer do not
 determine the quantile. The result for an observable depends only on its values and on the
 nonnegative integer `seed`. Invalid arguments raise ValueError.
@@ -40,10 +36,6 @@ References
    J. Stat. Plan. Inference 143 (2013) 1249-1272.
 .. [3] B. Phipson, G. K. Smyth. Permutation p-values should never be zero. Stat. Appl. Genet. Mol.
    Biol. 9 (2010) 39.
-.. [4] S. Bobkov, M. Ledoux. One-dimensional empirical measures, order statistics, and Kantorovich
-   transport distances. Mem. Amer. Math. Soc. 261 (2019), no. 1259.
-.. [5] G. Peyré, M. Cuturi. Computational optimal transport. Found. Trends Mach. Learn. 11 (2019)
-   355-607, section 2.2.
 """
 
 from __future__ import annotations
@@ -55,20 +47,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from shaped_attention.checks import argument_error, check_count, check_inside, check_positive
+from shaped_attention.checks import argument_error, check_count, check_inside
 from shaped_attention.numerics.seeds import STREAMS
 
 # A few operations magnify the rounding error of V before it reaches an observable.
 ROUNDING = 64
-JOINT_POINTS, PAIRED_POINTS = 1500, 400
+JOINT_POINTS = 1500
 # Resamples are drawn in blocks of a fixed size: memory remains bounded at any sample size, and the
 # draws do not depend on the number of observables that share them.
 _BLOCK = 20
 _TAIL_POINTS, _MIDDLE_POINTS = 1024, 2048
-_BOOTSTRAP, _PERMUTATION, _JOINT, _BOOTSTRAP_W2, _PERMUTATION_W2, _JOINT_W2 = range(1, 7)
+_BOOTSTRAP, _PERMUTATION, _JOINT = range(1, 4)
 
 Array = NDArray[np.float64]
 Ranks = NDArray[np.intp]
@@ -84,11 +75,10 @@ class KolmogorovSmirnov(NamedTuple):
 
 
 class JointTest(NamedTuple):
-    """A distance between laws of vectors, its permutation p-value and its 95 % level if F = G."""
+    """A distance between laws of vectors, and its permutation p-value."""
 
     distance: float
     p_value: float
-    null: float
 
 
 def ks_margin(n: int, m: int, confidence: float = 0.95) -> float:
@@ -142,7 +132,7 @@ def integral_distances(
     pooled = np.sort(np.concatenate([x, y], axis=1), axis=1)
     points = pooled[:, _thinned_ranks(n + m)]
     grids = list(zip(points, *(_counts(rows, points) for rows in (x, y, pooled)), strict=True))
-    bootstrap, permutation = generator_of(seed, _BOOTSTRAP), generator_of(seed, _PERMUTATION)
+    bootstrap, permutation = _generator_of(seed, _BOOTSTRAP), _generator_of(seed, _PERMUTATION)
 
     def norms() -> Array:
         f, g = _resampled_function(bootstrap, n), _resampled_function(bootstrap, m)
@@ -157,51 +147,6 @@ def integral_distances(
     return wasserstein, energy
 
 
-def wasserstein2_rows(
-    x: Array, y: Array, confidence: float = 0.95, resamples: int = 200, seed: int = 0
-) -> Array:
-    """Compute the Wasserstein-2 distances of rows, an array (4, K).
-
-    The distance is exact for any two sizes: both quantile functions are constant between the levels
-    i/n and j/m. Squares weigh the tails more than Wasserstein-1 does, so a difference there is
-    detected sooner and one in the middle later. The intervals miss a distance that lies in a tail
-    hardly reached by n samples, as for raw lognormal variables of log-width 3.
-    """
-    _check_pair(x, y, axis=1)
-    rank = quantile_rank("resamples", resamples, confidence)
-    n, m = x.shape[1], y.shape[1]
-    # Scaled by a power of two: no square overflows, and nothing is rounded.
-    exponent = np.frexp(np.maximum(np.abs(x).max(axis=1), np.abs(y).max(axis=1)))[1]
-    x, y = (np.sort(np.ldexp(rows, -exponent[:, None]), axis=1) for rows in (x, y))
-    pooled = np.sort(np.concatenate([x, y], axis=1), axis=1)
-
-    # The widths of the cells where both quantile functions are constant, and the ranks there.
-    levels = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
-    widths, i, j = np.diff(levels, prepend=0) / (n * m), (levels - 1) // m, (levels - 1) // n
-    pairs = zip(x, y, strict=True)
-    distance = np.sqrt([(first[i] - second[j]) ** 2 @ widths for first, second in pairs])
-    kept = _thinned_ranks(len(widths))
-    widths, i, j = np.add.reduceat(widths, kept), i[kept], j[kept]
-    centre = x[:, i] - y[:, j]
-    bootstrap, permutation = generator_of(seed, _BOOTSTRAP_W2), generator_of(seed, _PERMUTATION_W2)
-
-    def squares() -> Array:
-        a, b = _resampled_ranks(bootstrap, n)[:, i], _resampled_ranks(bootstrap, m)[:, j]
-        first, second = _permuted_ranks(permutation, n, m)
-        c, d = first[:, i], second[:, j]
-        rows = zip(x, y, pooled, centre, strict=True)
-        return np.stack(
-            [
-                [(p[a] - q[b] - middle) ** 2 @ widths, (all_of[c] - all_of[d]) ** 2 @ widths]
-                for p, q, all_of, middle in rows
-            ],
-            axis=-1,
-        )
-
-    margin, null = np.sqrt(_order_statistics(squares, resamples, rank))
-    return np.ldexp(_columns(distance, margin, null), exponent)
-
-
 def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> JointTest:
     r"""Test whether two samples of vectors have equal laws, by permutations of the energy distance.
 
@@ -214,12 +159,10 @@ def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> Jo
     above) is exact.
 
     `x` and `y` are finite and have shapes (n, d) and (m, d), n, m >= 2. The first 1500 points of
-    each are used (they are i.i.d.): one distance matrix then serves all `permutations` (at least
-    19). Returns E of the transformed points, p, and the 95 % quantile of E under permutation.
-    Raises ValueError for invalid input.
+    each are used (they are i.i.d.): one distance matrix then serves all `permutations`. Returns E
+    of the transformed points, and p. Raises ValueError for invalid input.
     """
     _check_pair(x, y, axis=0)
-    rank = quantile_rank("permutations", permutations, 0.95)
     n, m = min(len(x), JOINT_POINTS), min(len(y), JOINT_POINTS)
     points = np.concatenate([x[:n], y[:m]])
     low, median, high = np.quantile(points, [0.25, 0.5, 0.75], axis=0)
@@ -233,64 +176,17 @@ def joint_test(x: Array, y: Array, permutations: int = 999, seed: int = 0) -> Jo
     centred -= mean[:, None]
     centred -= mean - mean.mean()
     labels = np.tile(np.repeat([1.0, 0.0], [n, m]), (permutations + 1, 1))
-    labels[1:] = generator_of(seed, _JOINT).permuted(labels[1:], axis=1)
+    labels[1:] = _generator_of(seed, _JOINT).permuted(labels[1:], axis=1)
     energy = -((1 / n + 1 / m) ** 2) * np.einsum("bi,bi->b", labels, labels @ centred)
     energy = np.maximum(energy, 0.0)
     # Relabellings that tie with the data must count; their sums differ only by rounding.
-    square, p_value, null = _tested(energy, energy[0] * (1 - 1e-9), rank)
-    return JointTest(math.sqrt(square), p_value, math.sqrt(null))
-
-
-def joint_wasserstein2(
-    x: Array, y: Array, permutations: int = 99, seed: int = 0, *, precision: float | None = None
-) -> JointTest:
-    r"""Compute the Wasserstein-2 distance of two samples of vectors, and test for equal laws.
-
-    ``W2^2 = min over pairings s of mean_i |x_i - y_s(i)|^2`` [5]_, by optimal assignment of the
-    first k = min(n, m, 400) points of each (they are i.i.d.). It is of order k^(-1/d) even for
-    equal laws and must be read alongside its permutation level. The permutation test is exact at
-    any size: ``p = (1 + #{W2_permuted >= W2}) / (1 + permutations)``. Each permutation costs an
-    assignment, about 15 ms on one core at k = 400, hence the small default.
-
-    Unlike `joint_test` it measures the size of a difference in the units of x. Its power falls with
-    d. Detected at the level 5 % with 400 standard Gaussian vectors on either side (19 permutations,
-    40 runs, standard error at most 8 %; in brackets `joint_test`): a factor 1.2 in 90 % [70 %] of
-    the runs for d = 3 and 63 % [100 %] for d = 36; a shift of one coordinate by 0.3 in 90 % [90 %]
-    and 20 % [43 %].
-
-    `x` and `y` are as for `joint_test`, but not rescaled: the units of the coordinates weigh them,
-    and heavy tails keep their weight. There are at least 19 permutations. Distances that differ by
-    less than `precision`, by default 64 times the machine epsilon, times the root mean square norm
-    of all points are ties, which count against a difference.
-    """
-    _check_pair(x, y, axis=0)
-    precision = ROUNDING * float(np.finfo(np.float64).eps) if precision is None else precision
-    check_positive("precision", precision)
-    rank = quantile_rank("permutations", permutations, 0.95)
-    generator, k = generator_of(seed, _JOINT_W2), min(len(x), len(y), PAIRED_POINTS)
-    points = np.concatenate([x[:k], y[:k]])
-    exponent = int(np.frexp(np.abs(points).max(initial=0.0))[1])
-    points = np.ldexp(points, -exponent)
-    costs = cdist(points, points, "sqeuclidean")
-    orders = [np.arange(2 * k), *(generator.permutation(2 * k) for _ in range(permutations))]
-    distances = []
-    for order in orders:
-        cost = costs[np.ix_(order[:k], order[k:])]
-        distances.append(np.sqrt(cost[linear_sum_assignment(cost)].mean()))
-    slack = precision * float(np.sqrt((points**2).sum(axis=1).mean()))
-    distance, p_value, null = _tested(np.array(distances), distances[0] - slack, rank)
-    return JointTest(float(np.ldexp(distance, exponent)), p_value, float(np.ldexp(null, exponent)))
+    p_value = float((energy >= energy[0] * (1 - 1e-9)).mean())
+    return JointTest(math.sqrt(energy[0]), p_value)
 
 
 def _columns(distance: Array, margin: Array, null: Array) -> Array:
     """Return distance, low, high and null level (4, K)."""
     return np.stack([distance, np.maximum(distance - margin, 0.0), distance + margin, null])
-
-
-def _tested(values: Array, tie: float, rank: int) -> JointTest:
-    """Return the test of values (1 + permutations,), the first that of the data."""
-    null = np.partition(values[1:], rank)[rank]
-    return JointTest(float(values[0]), float((values >= tie).mean()), float(null))
 
 
 def _order_statistics(draw: Callable[[], Array], count: int, rank: int) -> Array:
@@ -318,19 +214,6 @@ def _permuted_function(generator: np.random.Generator, n: int, m: int) -> Array:
     """Return F - G of one block of relabelled samples as a function of the pooled rank 0..n+m."""
     weights = np.tile(np.repeat([1.0 / n, -1.0 / m], [n, m]), (_BLOCK, 1))
     return np.pad(np.cumsum(generator.permuted(weights, axis=1), axis=1), ((0, 0), (1, 0)))
-
-
-def _resampled_ranks(generator: np.random.Generator, n: int) -> Ranks:
-    """Draw ascending ranks (block, n) of bootstrap samples."""
-    return np.sort(generator.integers(0, n, size=(_BLOCK, n)), axis=1)
-
-
-def _permuted_ranks(generator: np.random.Generator, n: int, m: int) -> tuple[Ranks, Ranks]:
-    """Draw ascending ranks in the pooled sample of n and of m points, relabelled at random."""
-    labels = np.tile(np.repeat([True, False], [n, m]), (_BLOCK, 1))
-    labels = generator.permuted(labels, axis=1)
-    first, second = (np.nonzero(chosen)[1] for chosen in (labels, ~labels))
-    return first.reshape(_BLOCK, n), second.reshape(_BLOCK, m)
 
 
 def _counts(ordered: Array, points: Array) -> Ranks:
@@ -363,7 +246,7 @@ def quantile_rank(name: str, count: int, confidence: float) -> int:
     return rank - 1
 
 
-def generator_of(seed: int, stream: int) -> np.random.Generator:
+def _generator_of(seed: int, stream: int) -> np.random.Generator:
     """Return the generator of one use of the stream "statistics"; check that seed is valid."""
     check_count("seed", seed, lowest=0)
     return np.random.default_rng(

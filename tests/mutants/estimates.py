@@ -16,14 +16,6 @@ _SWEEP_SCHEDULE = "shaped_attention/sweep/work_order.py"
 
 ESTIMATES = [
     Mutant(
-        "compare-frobenius-lengths",
-        _COMPARE,
-        "np.where(a == b, 1.0, math.sqrt(2.0))",
-        "np.where(a == b, 1.0, 2.0)",
-        ("test_compare.py::test_the_joint_wasserstein2_is_that_of_matrices_in_the_frobenius_norm",),
-        blind=True,
-    ),
-    Mutant(
         "compare-no-bonferroni",
         _COMPARE,
         "level = (1 - confidence) / max(1, tests)",
@@ -61,22 +53,6 @@ ESTIMATES = [
         "log = math.log(4.0 / (1.0 - confidence))",
         "log = math.log(2.0 / (1.0 - confidence))",
         ("test_distances.py::test_margin_is_the_massart_constant",),
-        blind=True,
-    ),
-    Mutant(
-        "transport-ranks-swapped",
-        _DISTANCES,
-        "(levels - 1) // m, (levels - 1) // n",
-        "(levels - 1) // n, (levels - 1) // m",
-        ("test_distances.py::test_a_shift_is_its_length",),
-        blind=True,
-    ),
-    Mutant(
-        "transport-centre-forgotten",
-        _DISTANCES,
-        "(p[a] - q[b] - middle) ** 2",
-        "(p[a] - q[b]) ** 2",
-        ("test_distances.py::test_the_interval_is_the_norm_of_resampled_quantile_functions",),
         blind=True,
     ),
     Mutant(
