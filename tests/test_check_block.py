@@ -264,7 +264,7 @@ def wide_checks(block, v, seed=0, samples=100):
 
 
 def test_a_doubled_second_taylor_term_is_seen():
-    """It is 11 % of the drift at 2 v0, where errors of 5 % are seen, with 24 standard errors."""
+    """It is 5 % of the largest entry of the drift, and more than 8 standard errors of its own."""
     right, wrong = (
         wide_checks(block(0.6, 0.5), UNEQUAL) for block in (DifferentialAttention, Doubted)
     )
