@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModel
 import shaped_attention as sa
 
 SMALL = bool(os.environ.get("SMALL"))
-TOKENS, SAMPLES, MODELS = (8, 20, 2) if SMALL else (64, 400, 8)
+TOKENS, SAMPLES, MODELS = (8, 20, 2) if SMALL else (64, 200, 8)
 LLAMA = {
     "model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 32, "num_attention_heads": 16,
     "num_key_value_heads": 16, "intermediate_size": 2752, "vocab_size": 32000,
@@ -54,9 +54,9 @@ for ax, (name, model) in zip(axes, NAMES.items(), strict=True):
         real.append(cosines(sa.record_covariances(made, torch.arange(TOKENS)[None]))[1])
     ax.plot(np.transpose(real), "o", color="black", markersize=2.6)
     inside = sum(law[0, -1] <= one[-1] <= law[2, -1] for one in real)
-    note = f"{inside} of {MODELS} models are inside the band after the last layer"
-    ax.text(0.98, 0.02, note, ha="right", fontsize="small", transform=ax.transAxes)
-    ax.set_title(f"{name}: {model.depth} layers of width {model.width:,}", fontsize="medium")
+    title = f"{name}: {model.depth} layers of width {model.width:,}"
+    note = f"{inside} of {MODELS} models are in the band after the last layer"
+    ax.set_title(f"{title}\n{note}", fontsize="medium")
     ax.set(xlabel="layer", ylim=(-0.05, 1.0))
     ax.grid(linestyle=":")
 axes[0].set_ylabel("mean cosine of two tokens")

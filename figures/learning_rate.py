@@ -16,9 +16,9 @@ import shaped_attention as sa
 SMALL = bool(os.environ.get("SMALL"))
 WIDTHS = [16, 32] if SMALL else [100, 10_000, 1_000_000]
 DEPTHS = [1, 2] if SMALL else [4, 16, 64]
-RATES = [0.01, 0.1] if SMALL else [10.0**k for k in np.arange(-8.0, 1.0, 0.8)]
+RATES = [0.01, 0.1] if SMALL else [10.0**k for k in np.arange(-8.0, 1.0, 0.5)]
 DEPTH_RATES = [0.01, 0.1] if SMALL else [10.0**k for k in np.arange(-3.5, 0.1, 0.5)]
-DEPTH_WIDTH, STEPS, SAMPLES, CEILING = 48, 3, 2 if SMALL else 8, 1e6
+DEPTH_WIDTH, STEPS, SAMPLES, CEILING = 48, 3, 2 if SMALL else 12, 1e6
 
 
 def losses(kind, weight, width, depth, rate):
