@@ -17,13 +17,14 @@ from shaped_attention import libraries
 from shaped_attention.commands.main import main
 from shaped_attention.libraries import sources_digest
 from shaped_attention.sweep import code_identity as code
-from shaped_attention.sweep import extend_sweep, open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep import open_sweep, run_sweep
 from shaped_attention.sweep import run_loop as running
 from shaped_attention.sweep.code_identity import Code, code_records, modules_of
 from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.run import settled_code
 from shaped_attention.sweep.store import Store, StoreError
 from tests.sweep_examples import FIXED, Clock, small
+from tests.sweep_layers import extend_sweep, resume_sweep
 
 SOURCE = '''\
 """Layers."""
@@ -132,10 +133,10 @@ def test_modules_that_a_layer_imports_count(file, changed, phrase, written, tmp_
     assert "own_rules.slopes" in code_records(tmp_path / "s")[0]["modules"]
     (tmp_path / file).write_text(changed)
     if phrase is None:
-        assert resume_sweep(tmp_path / "s", trust=["own_layers"]).left == 0
+        assert resume_sweep(tmp_path / "s").left == 0
         return
     with pytest.raises(StoreError, match=rf"its {units} units .* code \({phrase}\); "):
-        resume_sweep(tmp_path / "s", trust=["own_layers"])
+        resume_sweep(tmp_path / "s")
 
 
 def test_an_edit_of_the_package_is_refused(tmp_path, monkeypatch):
@@ -165,13 +166,10 @@ def test_an_accepted_change_is_recorded(written, tmp_path, monkeypatch):
     units = begun(tmp_path / "s", monkeypatch)
     assert json.loads(open_sweep(tmp_path / "s").attrs["code_changes"]) == []
     written("SLOPE = 1.0", "SLOPE = 0.5")
-    command = ["sweep", "resume", str(tmp_path / "s"), "--no-progress"]
-    refused = CliRunner().invoke(main, command)
-    assert refused.exit_code == 2
-    assert "(own_layers edited)" in refused.output
+    with pytest.raises(StoreError, match=r"\(own_layers edited\)"):
+        resume_sweep(tmp_path / "s")
     monkeypatch.setattr(running, "time", Clock())
-    part = CliRunner().invoke(main, [*command, "--accept-changed-code", "--seconds", "10"])
-    assert part.exit_code == 3, part.output
+    assert resume_sweep(tmp_path / "s", accept_changed_code=True, seconds=10.0).left > 0
     (change,) = json.loads(open_sweep(tmp_path / "s").attrs["code_changes"])
     assert (change["units"], change["changed"]) == (units, ["own_layers edited"])
     assert change["time"].endswith("+00:00")

@@ -19,11 +19,12 @@ import torch
 import xarray as xr
 
 from shaped_attention.io.records import read_records
-from shaped_attention.sweep import open_sweep, resume_sweep, run_sweep
+from shaped_attention.sweep import open_sweep, run_sweep
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.store_arrays import Arrays
 from shaped_attention.sweep.store_layout import layouts
 from tests import sweep_layers as layers
+from tests.sweep_layers import resume_sweep
 
 SMALL = {"samples": 20, "block": 10}
 """Two units."""

@@ -15,9 +15,7 @@ from click.testing import CliRunner
 import shaped_attention as sa
 from shaped_attention.commands.main import main
 from shaped_attention.sweep import (
-    extend_sweep,
     open_sweep,
-    resume_sweep,
     run_sweep,
     store_layout,
     sweep_summary,
@@ -26,11 +24,12 @@ from shaped_attention.sweep.grid import Unit
 from shaped_attention.sweep.store import Store, StoreError
 from shaped_attention.sweep.work_units import run_unit
 from tests import sweep_layers as layers
+from tests.sweep_layers import extend_sweep, resume_sweep
 
 SWEEP = layers.small({"rho": [0.1, 0.3, 0.5]}, samples=20, block=10)
 """Six units; a chunk holds those of three cells."""
 
-RESUME = {"trust": ["tests"], "progress": False}
+RESUME = {"progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +276,7 @@ def test_a_damaged_chunk_does_not_stop_an_extension(tmp_path):
     sweep = layers.small({"rho": [0.1, 0.3]}, samples=15, block=10)
     assert run_sweep(sweep, tmp_path / "s", progress=False).left == 0
     flip(tmp_path / "s/data.zarr/values/0.0.0.1.0")
-    extend_sweep(tmp_path / "s", samples=20, trust=["tests"])
+    extend_sweep(tmp_path / "s", samples=20)
     assert resume_sweep(tmp_path / "s", **RESUME).left == 0
     fresh = layers.small({"rho": [0.1, 0.3]}, samples=20, block=10)
     run_sweep(fresh, tmp_path / "fresh", progress=False)

@@ -28,7 +28,6 @@ from shaped_attention.sweep import (
     Sweep,
     dask_engine,
     open_sweep,
-    resume_sweep,
     run_sweep,
 )
 from shaped_attention.sweep import run_loop as running
@@ -37,6 +36,7 @@ from shaped_attention.sweep.store import Store
 from shaped_attention.sweep.work_units import run_unit
 from tests import sweep_layers as layers
 from tests.sweep_examples import small as small_sweep
+from tests.sweep_layers import resume_sweep
 
 GRID = Sweep(
     {"tokens": 2, "width": 20, "depth": 10},

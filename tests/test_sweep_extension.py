@@ -16,9 +16,7 @@ import torch
 import xarray as xr
 
 from shaped_attention.sweep import (
-    extend_sweep,
     open_sweep,
-    resume_sweep,
     run_sweep,
     sweep_distances,
     sweep_summary,
@@ -28,6 +26,7 @@ from shaped_attention.sweep.plots import heat_maps, small_multiples
 from shaped_attention.sweep.store import Store, StoreError
 from tests import sweep_layers as layers
 from tests.sweep_examples import FIXED, small
+from tests.sweep_layers import extend_sweep, resume_sweep
 
 TWO = {"gamma": [0.3, 0.5], "tau0": [1.0, 2.0]}
 """Two axes: a value appended to the second one moves the numbers of cells."""
