@@ -10,7 +10,6 @@ from scipy import special
 
 import shaped_attention as sa
 from shaped_attention import (
-    ExplosionLaw,
     ShapedAttention,
     ShapedMLP,
     equicorrelated,
@@ -18,6 +17,7 @@ from shaped_attention import (
 )
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.theory.explosion import bounds
+from shaped_attention.theory.explosion.law import ExplosionLaw
 
 V2 = equicorrelated(2, 0.2)
 

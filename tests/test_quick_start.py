@@ -56,8 +56,7 @@ def test_importing_loads_nothing_heavy():
     assert loaded("import pandas", 60.0) >= {"pandas"}
 
 
-@pytest.mark.parametrize("arguments", [(), ("compare",), ("model",), ("show",), ("stopping",),
-                                       ("sweep",)])  # fmt: skip
+@pytest.mark.parametrize("arguments", [(), ("compare",), ("model",), ("show",), ("sweep",)])
 def test_help_loads_nothing_heavy(arguments):
     assert loaded(shown(*arguments, "--help"), 3.0) & HEAVY == set()
 

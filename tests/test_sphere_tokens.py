@@ -172,7 +172,7 @@ def test_a_token_flow_is_a_result_as_the_others(tmp_path):
     np.testing.assert_array_equal(stored["tokens"], whole["tokens"])
     kept = sa.specification(stored)["attention"]
     assert (kept["beta"], np.shape(kept["query"]["values"])) == (1.0, (1, 1, 2, 4))
-    assert "<lambda> is not a name in the module tests" in kept["value"]["unrecorded"]
+    assert "<lambda> is a function, which is code" in kept["value"]["unrecorded"]
     assert np.abs(whole["tokens"][0] - whole["tokens"][1]).max() > 1e-2
 
 

@@ -71,7 +71,7 @@ def test_the_expansion_is_the_taylor_series_of_the_attention_matrix(mask: object
     """Each entry against sympy's own series of softmax(epsilon G / tau_0), to order 3."""
     tokens, order = 3, 3
     epsilon, tau = Symbol("epsilon"), Symbol("tau_0", positive=True)
-    scores = [[Symbol(f"G_{a + 1}{b + 1}") for b in range(tokens)] for a in range(tokens)]
+    scores = [[Symbol(f"G[{a},{b}]") for b in range(tokens)] for a in range(tokens)]
     terms = sy.expand_attention(tokens, order, mask)  # type: ignore[arg-type]
     allowed = {None: [(0, 1, 2)] * 3, "causal": [(0,), (0, 1), (0, 1, 2)]}
     rows = (
@@ -102,7 +102,7 @@ def test_the_expansion_contracts_the_tensors() -> None:
     terms = sy.expand_attention(tokens, 4)
     for order in (1, 2, 3, 4):
         tensor = sy.derivative_tensor(order, tokens)
-        row = [Symbol(f"G_1{b + 1}") for b in range(tokens)]
+        row = [Symbol(f"G[0,{b}]") for b in range(tokens)]
         for b in range(tokens):
             total = Integer(0)
             for inputs in product(range(tokens), repeat=order):
@@ -116,7 +116,7 @@ def test_the_expansion_contracts_the_tensors() -> None:
 def test_the_term_for_any_m_is_the_term_for_three() -> None:
     """Row means mu_j replaced by means of three scores."""
     tau = Symbol("tau_0", positive=True)
-    row = [Symbol(f"G_1{b + 1}") / tau for b in range(3)]
+    row = [Symbol(f"G[0,{b}]") / tau for b in range(3)]
     terms = sy.expand_attention(3, 4)
     for degree in (1, 2, 3, 4):
         formula = sy.taylor_term(degree)

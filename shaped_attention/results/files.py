@@ -45,7 +45,8 @@ def layer_of(result: xr.Dataset, *, blocks: Sequence[type[Block]] = ()) -> list[
     if "layer" not in stored:
         made_by = stored.get("sampler", result.attrs.get("function"))
         raise ValueError(f"result comes from {made_by!r}, which has no layer of blocks")
-    if not all(isinstance(kind, type) and issubclass(kind, Block) for kind in blocks):
+    listed = isinstance(blocks, list | tuple)
+    if not listed or not all(isinstance(x, type) and issubclass(x, Block) for x in blocks):
         raise argument_error("blocks", "a list of classes of blocks", blocks)
     try:
         layer = argument_of(result, "layer", blocks)
