@@ -69,7 +69,8 @@ class Signed(TorchNumbers):
 
     def again(self) -> Signed:
         """Return the numbers of the same step, of which none is drawn yet."""
-        return replace(super().again(), names=[], controls=self.controls.clear() or self.controls)
+        self.controls.clear()
+        return replace(super().again(), names=[], controls=self.controls)
 
     def _sign(self, name: str, count: int) -> float:
         self.drawn.append(count)
