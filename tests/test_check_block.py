@@ -66,6 +66,15 @@ def test_right_blocks_pass(name):
     assert len(tested) >= 5
 
 
+@pytest.mark.parametrize("gamma", [0.0, 1.0])
+@pytest.mark.parametrize("block", [sa.ShapedAttention, sa.ShapedMLP])
+def test_blocks_at_an_end_of_their_range_pass(block, gamma):
+    """At gamma = 0 nothing moves; at 1 the weight of the skip connection has no derivative."""
+    report = sa.check_block(block(gamma), V0, samples=200)
+    assert report.ok, str(report)
+    assert "derivatives of the chain" in {x.name for x in report.table if x.outcome == "pass"}
+
+
 def test_the_summary_counts_the_checks_that_ran():
     table = (judged("a", True, ""), judged("b", False, ""), untested("c", "no limit"))
     assert str(BlockReport(table)).endswith("\n1 of 2 checks failed, 1 not tested")

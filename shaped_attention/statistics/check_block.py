@@ -47,7 +47,7 @@ _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
 
 @with_types
 def check_block(
-    block: Block, v0: ArrayLike, *, width: int | None = None, samples: int = 2000, seed: int = 0
+    block: Block, v0: ArrayLike, *, samples: int = 2000, seed: int = 0
 ) -> BlockReport:
     """Check whether branch, root and limit of a block agree with each other.
 
@@ -56,9 +56,10 @@ def check_block(
     differences. It tests whether the law depends on the means of the tokens, whether the block
     inherits what it should declare, whether parameters outside their ranges are refused, whether
     its functions can be traced, and whether a sample is the same alone and among others. Drift and
-    diffusion are unresolved if errors of a tenth of their largest entry cannot be seen within 20 s
-    of processor time per covariance. It cannot know whether `branch` is the intended model; for
-    that, compare with `symbolic` and exact laws.
+    diffusion are unresolved if errors of a tenth of their largest entry cannot be seen: for the
+    drift within 20 s of processor time per covariance, for the diffusion with a fixed number of
+    samples. It cannot know whether `branch` is the intended model; for that, compare with
+    `symbolic` and exact laws.
 
     Parameters
     ----------
@@ -66,11 +67,10 @@ def check_block(
         The block; schedules are replaced by their values at depth 0.
     v0
         Covariance (m, m) at which the block is checked, as well as at twice this covariance.
-    width
-        Width of the networks, by default the smallest multiple of the number of groups with at
-        least 4 m columns per group, and 32 columns in all.
     samples
-        Number of networks; the chain has ten times, a wide layer up to a thousand times as many.
+        Number of networks, whose width is the smallest multiple of the number of groups with at
+        least 4 m columns per group and 32 in all. The chain has ten times as many samples, a wide
+        layer up to a thousand times as many.
     seed
         Seed of all samples.
 
@@ -93,8 +93,8 @@ def check_block(
     check_count("seed", seed, lowest=0)
     plain = resolved(block, 0.0) if scheduled(block) else block
     groups = common_groups([plain])
-    least = groups * max(4 * len(start), -(-32 // groups))
-    trial = Trial(plain, start, least if width is None else width, samples, seed)
+    width = groups * max(4 * len(start), -(-32 // groups))
+    trial = Trial(plain, start, width, samples, seed)
     return BlockReport(tuple(check for name, run in _CHECKS for check in _checks(name, run, trial)))
 
 

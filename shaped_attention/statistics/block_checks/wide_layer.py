@@ -225,7 +225,8 @@ def wide_layer(trial: Trial) -> Iterator[Check]:
     for scale in (1.0, 2.0):
         layer = WideLayer(trial, scale * trial.v0)
         theory = vech(drift(block, layer.v)), diffusion(block, layer.v)
-        spread = np.abs(theory[1]).max()
+        # If nothing moves, errors are relative to V.
+        spread = np.abs(theory[1]).max() or np.abs(layer.v).max() ** 2
         sizes = [np.abs(theory[0]).max(), spread]
         if sizes[0] <= 1e-6 * spread / np.abs(layer.v).max():
             sizes[0] = spread / np.abs(layer.v).max()
