@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 import shaped_attention as sa
-from shaped_attention import checks, sweep
+from shaped_attention import memory_sizes, sweep
 from shaped_attention.numerics.draws import Draws
 from shaped_attention.samplers import memory, torchsde_steps
 from shaped_attention.samplers.loop import starting_paths
@@ -171,13 +171,13 @@ def test_the_memory_of_a_device_counts_what_torch_holds(monkeypatch: pytest.Monk
 
 
 def test_more_results_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "host_bytes", lambda: 2**20)
+    monkeypatch.setattr(memory_sizes, "free_memory", lambda: 2**21)
     run: dict[str, Any] = {"width": 16, "depth": 4, "save_every": 1, "progress": False}
     with pytest.raises(
         ValueError,
-        match=r"^samples must be at most 1618 in this machine's 0.000977 GiB of memory, since "
-        r"keep='V' at 5 times takes 648 bytes a sample; fewer tokens or stored times, or "
-        r"keep='observables', need less; got 1619$",
+        match=r"^samples must be at most 1618 in 0.000977 GiB of memory \(keep='V' at 5 times "
+        r"takes 648 bytes a sample; fewer tokens or stored times, or keep='observables', need "
+        r"less\); got 1619$",
     ):
         sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), samples=1619, **run)
     kept = sa.simulate_chain(
@@ -188,11 +188,13 @@ def test_more_results_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_size_is_read_as_messages_print_it() -> None:
     for size in (1, 10**6, 2**31, 3 * 2**41):
-        assert checks.bytes_of(checks.shown_bytes(size)) == pytest.approx(size, rel=5e-3)
-    assert checks.bytes_of("512 MiB") == checks.bytes_of("0.5GiB") == 2**29
+        assert memory_sizes.bytes_of(memory_sizes.shown_bytes(size)) == pytest.approx(
+            size, rel=5e-3
+        )
+    assert memory_sizes.bytes_of("512 MiB") == memory_sizes.bytes_of("0.5GiB") == 2**29
     for wrong in ("8 GB", "8", "GiB", "-1 GiB", 0, True, 1.5):
         with pytest.raises(ValueError, match=r"^memory must be a number of bytes >= 1, or a size"):
-            checks.bytes_of(wrong)  # type: ignore[arg-type]
+            memory_sizes.bytes_of(wrong)  # type: ignore[arg-type]
     same = [
         sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), width=16, depth=2, samples=9,
                           memory=memory)["V"]
@@ -204,7 +206,7 @@ def test_a_size_is_read_as_messages_print_it() -> None:
 
 def test_one_sample_may_take_half_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names all that helps, and a memory that is given counts instead."""
-    monkeypatch.setattr(checks, "free_memory", lambda: 2**18)
+    monkeypatch.setattr(memory_sizes, "free_memory", lambda: 2**18)
     run: dict[str, Any] = {"width": 64, "depth": 8, "samples": 2, "progress": False}
     layer = [ATTENTION, MLP]
     with pytest.raises(
@@ -250,7 +252,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def test_what_cannot_fit_is_refused_before_it_is_allocated(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "free_memory", lambda: 2**30)
+    monkeypatch.setattr(memory_sizes, "free_memory", lambda: 2**30)
     call, message = REFUSED[what]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ValueError, match=message):

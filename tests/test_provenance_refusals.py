@@ -137,7 +137,7 @@ def test_nothing_is_imported_because_a_file_names_it(naming, tmp_path, monkeypat
     with pytest.raises(ValueError, match=lacks):
         sa.rerun(result)
     if argument == "layer":
-        with pytest.raises(ValueError, match=lacks):
+        with pytest.raises(ValueError, match=f"{lacks}$"):
             sa.layer_of(result)
     assert not (tmp_path / "imported").exists()
     sa.rerun(made, keep="stranger:first")

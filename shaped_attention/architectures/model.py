@@ -14,10 +14,10 @@ from shaped_attention.checks import (
     argument_error,
     check_choice,
     check_count,
-    check_fits,
     check_nonnegative,
     check_positive,
 )
+from shaped_attention.memory_sizes import check_fits
 from shaped_attention.results.plain_arguments import storable
 
 

@@ -82,7 +82,8 @@ _OPTIONS = [
     click.option("--dtype", type=Choice(["float64", "float32"]), default="float64",
                  help="Floating-point precision."),
     click.option("--memory", metavar="SIZE",
-                 help="Memory for working arrays, such as '8 GiB'.  [default: half of the free]"),
+                 help="Memory for working arrays, such as '8 GiB'.  [default: 2 GiB; for a single "
+                 "sample, half of what is free]"),
     click.option("--figures", type=click.Path(path_type=Path), help=HELP["figures"],
                  show_default="the folder for the data"),
     click.option("--results", type=click.Path(path_type=Path), default=Path("results"),

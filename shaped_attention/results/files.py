@@ -18,7 +18,7 @@ from shaped_attention.checks import argument_error, with_types
 from shaped_attention.io.inputs import MAX_BYTES, check_declared
 from shaped_attention.io.storage import reason, written
 from shaped_attention.libraries import extras
-from shaped_attention.results.plain_arguments import UnrecordedError
+from shaped_attention.results.plain_arguments import UnknownBlockError
 from shaped_attention.results.provenance import argument_of, specification
 
 ATTRIBUTE = "checksums"
@@ -50,7 +50,7 @@ def layer_of(result: xr.Dataset, *, blocks: Sequence[type[Block]] = ()) -> list[
         raise argument_error("blocks", "a list of classes of blocks", blocks)
     try:
         layer = argument_of(result, "layer", blocks)
-    except UnrecordedError as error:
+    except UnknownBlockError as error:
         raise ValueError(f"{error}; pass the classes of your blocks as blocks=[...]") from None
     return layer if isinstance(layer, Pattern) else list(blocks_of(layer))
 

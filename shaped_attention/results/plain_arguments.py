@@ -58,6 +58,10 @@ class UnrecordedError(ValueError):
     """An argument that plain data cannot express; the message gives the reason."""
 
 
+class UnknownBlockError(UnrecordedError):
+    """A block of the user's, whose class the caller has to give."""
+
+
 def encoded(value: Any, path: str, result: xr.Dataset, added: dict[str, xr.Variable]) -> Any:
     """Return an argument as plain data, or the reason under the key `unrecorded`.
 
@@ -167,7 +171,7 @@ def _kind_of(named: str, name: str, blocks: Blocks) -> type:
     if named == "custom":
         given = {kind.__name__: kind for kind in blocks}
         if name not in given:
-            raise UnrecordedError(f"its block {name} is not one of this package")
+            raise UnknownBlockError(f"its block {name} is not one of this package")
         return given[name]
     if named == "class" and name in _storable:
         return _storable[name]

@@ -8,7 +8,7 @@ The record of a result consists of four of its attributes, in JSON where they ar
     versions         the versions of the packages that made the numbers
 
 `data/provenance.schema.json` is its schema. Arguments that change no number (`progress`, `chunk`,
-`memory`, `store`) are not recorded. If plain data cannot express an argument, the reason is
+`memory`) are not recorded. If plain data cannot express an argument, the reason is
 recorded.
 """
 
@@ -228,7 +228,7 @@ def argument_of(result: xr.Dataset, name: str, blocks: Sequence[type[Block]] = (
     try:
         return decoded(record(result)["specification"][name], result, blocks)
     except UnrecordedError as error:
-        raise UnrecordedError(f"result lacks its argument {name} ({error})") from None
+        raise type(error)(f"result lacks its argument {name} ({error})") from None
     except (KeyError, StopIteration, TypeError) as error:
         raise ValueError(f"result has an invalid argument {name}: {error}") from error
 

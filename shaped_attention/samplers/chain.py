@@ -79,8 +79,8 @@ def simulate_chain(
         'cpu' or 'cuda', 'float64' or 'float32'.
     chunk, memory
         Number of samples simulated together, by default as many as fit, and the most that working
-        arrays may take: a number of bytes or a size such as "8 GiB", by default half of what is
-        free. They do not change the result.
+        arrays may take: a number of bytes or a size such as "8 GiB". By default one sample may take
+        half of what is free, and samples together at most 2 GiB. They do not change the result.
     progress
         Whether to show a progress bar; by default only if the standard error stream is a terminal.
     keep

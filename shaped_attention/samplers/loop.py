@@ -64,8 +64,6 @@ def run_paths(
 
     Raises
     ------
-    ValueError
-        If more is kept than this machine's memory holds.
     MemoryError
         If the device's memory is full with smaller chunks too, or with a single sample.
     """

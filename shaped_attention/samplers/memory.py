@@ -7,12 +7,10 @@ between it and 1.5 times it. The result is in the memory of the host.
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
-from shaped_attention.checks import argument_error, shown_bytes
 from shaped_attention.libraries import torch
+from shaped_attention.memory_sizes import check_fits, shown_bytes
 from shaped_attention.numerics.named_numbers import HIDDEN_AT_A_TIME
 from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.registry import code_of
@@ -49,16 +47,6 @@ def budget(place: str, memory: int | None) -> int | None:
     shares = [memory] if memory is not None else []
     shares += [int(SHARE * free)] if free is not None else []
     return min(shares, default=None)
-
-
-def host_bytes() -> int | None:
-    """Return the memory of this machine; None where the system does not say."""
-    if not hasattr(os, "sysconf"):  # as on Windows
-        return None
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return None
 
 
 def chunk_size(
@@ -104,21 +92,17 @@ def check_one_fits(spec: Specification, bytes_of_one: float, hint: str) -> None:
 
 
 def check_kept(spec: Specification, numbers: int) -> None:
-    """Raise ValueError if what is kept of all samples is more than the machine's memory.
+    """Raise ValueError if what is kept of all samples takes more than half of what is free.
 
     `numbers` are kept of a sample at each stored time.
     """
-    memory, bytes_of_one = host_bytes(), 8 * (len(spec.saved) * numbers + 1)
-    if memory is None or spec.samples * bytes_of_one <= memory:
-        return
     times = len(spec.saved)
-    requirement = (
-        f"at most {memory // bytes_of_one} in this machine's {shown_bytes(memory)} of memory, "
-        f"since keep={spec.options.keep!r} at {times} time{'s' * (times > 1)} takes "
-        f"{bytes_of_one} bytes a sample; fewer tokens or stored times, or keep='observables', need "
-        "less"
+    bytes_of_one = 8 * (times * numbers + 1)
+    helps = (
+        f"keep={spec.options.keep!r} at {times} time{'s' * (times > 1)} takes {bytes_of_one} bytes "
+        "a sample; fewer tokens or stored times, or keep='observables', need less"
     )
-    raise argument_error("samples", requirement, spec.samples)
+    check_fits("samples", spec.samples, bytes_of_one, helps)
 
 
 # Bytes of a sample, in order: torch, networks, networks of lazily revealed weights, compiled code

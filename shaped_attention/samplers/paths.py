@@ -1,7 +1,7 @@
 """Paths: their numbers, steps taken, times and states, and which of them still move.
 
 A grid divides the time into intervals of equal length, and every path hits all of its points, so
-stored times, schedules and continued runs need no interpolation. With a fixed step a path takes one
+stored times and schedules need no interpolation. With a fixed step a path takes one
 step from point to point. By the clock it divides the rest of the way to the next point into equal
 parts of about dt / (1 + speed), again after each step; a fixed step is a clock whose speed is 0.
 The random numbers of a step have the address (number of the path, steps that it has taken), so a

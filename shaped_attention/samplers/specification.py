@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Block, Layer, needs_means, pattern_of
 from shaped_attention.blocks.reasons import check_storable, limit_of
-from shaped_attention.checks import argument_error, bytes_of, check_count, check_fits, check_width
+from shaped_attention.checks import argument_error, check_count, check_width
 from shaped_attention.libraries import torch
+from shaped_attention.memory_sizes import bytes_of, check_fits
 from shaped_attention.numerics.covariance import start_factor
 from shaped_attention.numerics.threads import one_thread
 from shaped_attention.samplers.arguments import (

@@ -46,9 +46,7 @@ _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
 
 
 @with_types
-def check_block(
-    block: Block, v0: ArrayLike, *, samples: int = 2000, seed: int = 0
-) -> BlockReport:
+def check_block(block: Block, v0: ArrayLike, *, samples: int = 2000, seed: int = 0) -> BlockReport:
     """Check whether branch, root and limit of a block agree with each other.
 
     It compares networks of real weights with the chain, one wide layer with drift and diffusion,

@@ -93,7 +93,9 @@ def compare(
         ``log V[a,a]`` of any token, and ``stopping time``. Default: all that both results have,
         with at most 8 tokens.
     confidence
-        Coverage probability, in (0, 1), of each band and interval, and of the verdict as a whole.
+        Coverage probability, in (0, 1), of each band and interval. The observables together, and
+        the joint test, each find a difference between equal laws with probability at most 1 -
+        `confidence`.
     permutations
         Number of permutations in the joint test, at least 99.
     bootstrap

@@ -18,7 +18,8 @@ from shaped_attention.blocks.normalised_limit import relaxations
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.blocks.reasons import check_limit, limit_of
-from shaped_attention.checks import bytes_of, check_fraction, shown_bytes
+from shaped_attention.checks import check_fraction
+from shaped_attention.memory_sizes import bytes_of, shown_bytes
 from shaped_attention.numerics.primitives import cholesky
 
 _SMALL = 2**28
