@@ -23,7 +23,7 @@ from tests.random_branches import WIDTH, RandomBranch, random_branches
 
 V0 = np.array([[1.0, 0.3, -0.2], [0.3, 1.4, 0.1], [-0.2, 0.1, 0.8]])
 SIZE: dict[str, Any] = {"width": WIDTH, "depth": 2, "progress": False}
-PROGRAMS = 60
+PROGRAMS = 30
 PATHS = 12_000  # more than 10,000, for which the exact distribution takes a second
 LEVEL = 1e-3 / PROGRAMS
 
