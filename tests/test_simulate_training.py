@@ -21,7 +21,6 @@ STEPS, DEPTH = 3, 2
 BIASED = sa.ShapedAttention(0.6, 0.5, query_bias=0.5, output_projection=True)
 CASES = {
     "sgd": (GPT, 24, sa.SGD(2.0)),
-    "wide": (sa.ShapedAttention(0.5, output_projection=True), 64, sa.SGD(2.0)),
     "heads": (sa.ShapedAttention(0.6, 0.5, heads=2), 24, sa.SGD(2.0)),
     "biases": (BIASED, 16, sa.SGD({"*": 2.0, "readout": 1.0})),
     "momentum, decay": (GPT, 24, sa.SGD(1.0, momentum=0.9, weight_decay=0.05)),
