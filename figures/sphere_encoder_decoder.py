@@ -19,7 +19,7 @@ SMALL = bool(os.environ.get("SMALL"))
 BETAS, DIMENSIONS, MASKS = (1.0, 9.0), (2, 64), ("encoder", "decoder")
 TOKENS, SAMPLES, DELTA = (4, 10, 1e-3) if SMALL else (16, 32, 1e-3)
 TIMES = np.geomspace(0.1, 1e2 if SMALL else 1e4, 20 if SMALL else 100)
-POSITIONS = np.arange(1, TOKENS + 1)
+POSITIONS = np.arange(TOKENS)
 
 
 def kept(gram):

@@ -164,7 +164,7 @@ def derive(layer: Layer, tokens: int, at: Matrix | None = None) -> Limit:
     return Limit(algebra, drift, diffusion)
 
 
-def drift_correction(block: Block, tokens: int, at: Matrix | None = None) -> Correction:
+def drift_correction(block: Block, tokens: int) -> Correction:
     """Derive b_1 in ``n E[V' - V | V] = b(V) + b_1(V) / n + O(n^-2)``, the next order of the drift.
 
     For attention the result is exact at finite n_k if the block has a `key_size`. Otherwise n_k is
@@ -177,7 +177,7 @@ def drift_correction(block: Block, tokens: int, at: Matrix | None = None) -> Cor
     """
     if not isinstance(block, Block):
         raise ValueError(f"block must be one symbolic block; got {block!r}")
-    algebra = algebra_of([block], tokens, at)
+    algebra = algebra_of([block], tokens)
     orders = _mean_increment(_checked_recursion(block, algebra, 2), algebra, 2)
     for power, between in orders.items():
         if 1 < power < 2 and not between.is_zero_matrix:

@@ -76,10 +76,10 @@ def term_orders(
     return list(_terms(block, order))
 
 
-def limit_or_reason(block: ShapedAttention, tokens: int = 2) -> str:
+def limit_or_reason(block: ShapedAttention) -> str:
     """Say whether a limit exists, in the words of the engine."""
     try:
-        derive(block, tokens)
+        derive(block, 2)
     except NoLimitError as error:
         return str(error)
     return "a limit exists: all terms of mean and covariance below the order 1/n vanish"
@@ -97,8 +97,8 @@ def _terms(block: ShapedAttention, order: int) -> Iterator[TermOrder]:
         yield TermOrder(degree, Rational(degree * power), entry, zero_mean, role)
 
 
-def _mean_vanishes(block: ShapedAttention, degree: int, tokens: int = 3) -> bool:
-    algebra = algebra_of([block], tokens)
+def _mean_vanishes(block: ShapedAttention, degree: int) -> bool:
+    algebra = algebra_of([block], 3)
     # At temperature power 1/2 each degree has its own order.
     terms = attention_series(
         algebra,
@@ -133,14 +133,12 @@ def _role(block: ShapedAttention, degree: int, power: Rational) -> str:
     return "; ".join(effects) if effects else "changes no mean or covariance down to 1/n: absent"
 
 
-def _lowest_orders(
-    block: ShapedAttention, degree: int, tokens: int = 3
-) -> tuple[Rational | None, Rational | None]:
+def _lowest_orders(block: ShapedAttention, degree: int) -> tuple[Rational | None, Rational | None]:
     """Return the lowest orders <= 1 at which mean and covariance of A V A^T depend on A_degree.
 
     There are three tokens, because the second term vanishes for two.
     """
-    algebra = algebra_of([block], tokens)
+    algebra = algebra_of([block], 3)
     whole = attention_series(
         algebra,
         algebra.field(block.scores),
@@ -152,7 +150,7 @@ def _lowest_orders(
     power = degree * block.temperature_power
     rest = Series({p: m for p, m in whole.terms.items() if p != power}, whole.order)
     with_term, without = (a * algebra.v * a.T for a in (whole, rest))
-    entries = vech_pairs(tokens)
+    entries = vech_pairs(algebra.tokens)
 
     def differs(left: Poly, right: Poly) -> bool:
         return bool(left - right)

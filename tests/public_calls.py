@@ -24,7 +24,6 @@ START = sphere.uniform_start(3, 2, 2, 0)
 GRAM = START @ START.mT
 ANGLES = torch.zeros(2, 3, dtype=torch.float64)
 FLAT = np.full(16, 0.5 / np.pi)
-THREE = {"dimension": 3}
 TWO = {"step": 0.1, "layers": 2}
 SA = sphere.SphereAttention(1.0)
 SPACE = sa.lazy.Space(10)

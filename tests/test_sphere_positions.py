@@ -9,9 +9,9 @@ from shaped_attention.sphere.theory import final_rate
 
 
 def test_causal_tokens_meet_at_half_the_rate_of_the_second_token():
-    """1 - cos falls like e^{-t}, half as fast as with full attention, and token 1 leads.
+    """1 - cos falls like e^{-t}, half as fast as with full attention, and token 0 leads.
 
-    The slopes of log(1 - <x_1, x_i>), of token 2 and with full attention of all, are those of the
+    The slopes of log(1 - <x_0, x_i>), of token 1 and with full attention of all, are those of the
     rates to 1e-3; the negative control is the rate of the other mask. Later tokens of a decoder
     relax to them as e^{-t/6}, since their own rates are at least 2/3 in place of 1/2.
     """

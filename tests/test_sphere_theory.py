@@ -104,7 +104,7 @@ def fitted_slopes(attention, start, speed):
 def test_in_dimension_n_every_start_converges_at_the_final_rate(beta, normalised):
     """60 uniform starts, N = d = 5: each fitted rate within 1 % of 2, or of 2 e^beta (USA).
 
-    With causal attention token 2 closes at half the speed: every rate is below 0.75 of that.
+    With causal attention token 1 closes at half the speed: every rate is below 0.75 of that.
     """
     attention = SphereAttention(beta, normalised)
     rate = final_rate(5, beta, normalised)

@@ -113,14 +113,9 @@ def example_tokens() -> tuple[list[str], Float64[np.ndarray, "8 384"]]:
         Their rows in the word embedding table of all-MiniLM-L6-v2: float32 numbers, as float64.
         ``shaped_attention/data/README.md`` gives the origin and the licence.
     """
-    return read_example(_EXAMPLE, "embeddings")
-
-
-def read_example(filename: str, key: str) -> tuple[list[str], NDArray[np.float64]]:
-    """Return the words `tokens` and the array `key` of a shipped file, the numbers as float64."""
-    stored = resources.files("shaped_attention").joinpath("data", filename).read_bytes()
+    stored = resources.files("shaped_attention").joinpath("data", _EXAMPLE).read_bytes()
     with np.load(io.BytesIO(stored), allow_pickle=False) as arrays:
-        return arrays["tokens"].tolist(), arrays[key].astype(np.float64)
+        return arrays["tokens"].tolist(), arrays["embeddings"].astype(np.float64)
 
 
 def read_array(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> NDArray[np.float64]:

@@ -8,8 +8,7 @@ The record of a result consists of four of its attributes, in JSON where they ar
     versions         the versions of the packages that made the numbers
 
 `data/provenance.schema.json` is its schema. Arguments that change no number (`progress`, `chunk`,
-`memory`) are not recorded. If plain data cannot express an argument, the reason is
-recorded.
+`memory`) are not recorded. If plain data cannot express an argument, the reason is recorded.
 """
 
 from __future__ import annotations

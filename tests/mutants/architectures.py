@@ -9,7 +9,6 @@ _ATTENTION = "shaped_attention/blocks/attention.py"
 _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _EMBEDDED = "shaped_attention/architectures/tokens.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
-_NORMS = "shaped_attention/blocks/state.py"
 _SCORES = "shaped_attention/blocks/score_moments.py"
 
 
@@ -23,7 +22,6 @@ ARCHITECTURES = [
             "test_attention_variants.py"
             "::test_the_weights_are_those_of_the_formula[normalised heads]",
         ),
-        blind=True,
     ),
     Mutant(
         "projection-of-networks-over-the-width",
@@ -31,7 +29,6 @@ ARCHITECTURES = [
         "mixed = math.sqrt(self.heads * self.values(n))",
         "mixed = math.sqrt(n)",
         ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[head size]",),
-        blind=True,
     ),
     Mutant(
         "spread-of-antisymmetric-modes",
@@ -39,7 +36,6 @@ ARCHITECTURES = [
         "- (cross + parity * cross.mT) + both",
         "- (cross + cross.mT) + both",
         ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope, half]",),
-        blind=True,
     ),
     Mutant(
         "groups-fluctuate-with-gamma-squared",
@@ -47,7 +43,6 @@ ARCHITECTURES = [
         "(self.fluctuation - 1.0) * square**2",
         "(self.fluctuation - 1.0) * square",
         ("test_attention_variants_limit.py::test_linear_rate_of_groups[options0-4.0]",),
-        blind=True,
     ),
     Mutant(
         "second-order-of-softmax-without-rotation",
@@ -55,7 +50,6 @@ ARCHITECTURES = [
         "(-2.0) * (w @ self.turned(key))",
         "(-2.0) * (w @ key)",
         ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope]",),
-        blind=True,
     ),
     Mutant(
         "mean-cosine-with-a-shifted-series",
@@ -63,7 +57,6 @@ ARCHITECTURES = [
         "((half + 1.0 + j) * (j + 1.0))",
         "((half + j) * (j + 1.0))",
         ("test_attention_variants_limit.py::test_the_mean_cosine_of_gaussian_rows[4]",),
-        blind=True,
     ),
     Mutant(
         "third-derivative-twice",
@@ -71,7 +64,6 @@ ARCHITECTURES = [
         "(self.rows * self._rate(p)) * (",
         "(2.0 * self.rows * self._rate(p)) * (",
         ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel[tanh]",),
-        blind=True,
     ),
     Mutant(
         "hidden-ratio-with-gamma-squared",
@@ -79,7 +71,6 @@ ARCHITECTURES = [
         "self._excess * p.gamma**4",
         "self._excess * p.gamma**2",
         ("test_activations.py::test_the_linear_rate_of_any_ratio_of_hidden_units[0.25]",),
-        blind=True,
     ),
     Mutant(
         "eps-of-the-sum-over-groups",
@@ -87,7 +78,6 @@ ARCHITECTURES = [
         "added = eps / self.reveal.size",
         "added = eps / self.reveal.width",
         ("test_normalised.py::test_eps_is_added_to_the_mean_square[simulate_chain-inner1]",),
-        blind=True,
     ),
     Mutant(
         "alibi-missing-slopes-in-a-row",
@@ -95,7 +85,6 @@ ARCHITECTURES = [
         "range(1, 2 * (heads - power), 2)",
         "range(1, heads - power + 1)",
         ("test_alibi.py::test_slopes_are_those_of_bloom[6]",),
-        blind=True,
     ),
     Mutant(
         "alibi-scale-of-rounded-slopes-alone",
@@ -103,7 +92,6 @@ ARCHITECTURES = [
         "return self.scale * alibi(tokens, self.slope)",
         "return alibi(tokens, self.slope)",
         ("test_alibi.py::test_a_named_bias_gives_the_paths_of_the_array[alibi:0.25-0.25]",),
-        blind=True,
     ),
     Mutant(
         "embedding-padding-has-a-position",
@@ -111,6 +99,5 @@ ARCHITECTURES = [
         "places[:, ~zero] if embedding.zero_positions else places",
         "places",
         ("test_families.py::test_padding_tokens_keep_what_they_share[roberta-1.0]",),
-        blind=True,
     ),
 ]

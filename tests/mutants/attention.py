@@ -20,7 +20,6 @@ ATTENTION = [
         "left = space.size - sum(space.segments)",
         "left = space.size - sum(space.segments) - 1",
         ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
-        blind=True,
     ),
     Mutant(
         "attention-temperature-one-key-more",
@@ -28,7 +27,6 @@ ATTENTION = [
         "math.sqrt(scaled * self.keys(width))",
         "math.sqrt(scaled * (self.keys(width) + 1))",
         ("test_real_weights.py::test_attention[block0-formula0]",),
-        blind=True,
     ),
     Mutant(
         "attention-branch-projection-scaled-by-head",
@@ -36,7 +34,6 @@ ATTENTION = [
         "mixed = math.sqrt(self.heads * self.values(n))",
         "mixed = math.sqrt(self.values(n))",
         ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[head size]",),
-        blind=True,
     ),
     Mutant(
         "attention-second-order-without-half",
@@ -44,7 +41,6 @@ ATTENTION = [
         "(0.5 / m * rate) * second",
         "(1.0 / m * rate) * second",
         ("test_limit.py::test_attention_agrees_with_the_closed_forms[3]",),
-        blind=True,
     ),
     Mutant(
         "attention-second-order-cross-term",
@@ -52,7 +48,6 @@ ATTENTION = [
         "diagonal(key).mT + (-2.0) * (w @ self.turned(key))",
         "diagonal(key).mT + (-1.0) * (w @ self.turned(key))",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
-        blind=True,
     ),
     Mutant(
         "attention-square-of-means-twice",
@@ -60,7 +55,6 @@ ATTENTION = [
         "(cross + parity * cross.mT) + both",
         "(cross + parity * cross.mT) + 2.0 * both",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
-        blind=True,
     ),
     Mutant(
         "attention-diffusion-without-heads",
@@ -68,7 +62,6 @@ ATTENTION = [
         "return p.gamma**2 / (p.tau0 * math.sqrt(self.heads))",
         "return p.gamma**2 / p.tau0",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours2-derived2-values2-2]",),
-        blind=True,
     ),
     Mutant(
         "limit-linear-diffusion-rows-swapped",
@@ -76,7 +69,6 @@ ATTENTION = [
         '"...ad,...bc->...abcd", v, v)',
         '"...ab,...cd->...abcd", v, v)',
         ("test_limit.py::test_attention_agrees_with_the_closed_forms[2]",),
-        blind=True,
     ),
     Mutant(
         "attention-factor-drift-left-without-heads",
@@ -84,7 +76,6 @@ ATTENTION = [
         "** 2 * (1.0 - p.gamma**2 / self.heads)",
         "** 2 * (1.0 - p.gamma**2)",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours2-derived2-values2-2]",),
-        blind=True,
     ),
     Mutant(
         "attention-factor-drift-square-twice",
@@ -92,7 +83,6 @@ ATTENTION = [
         "(0.5 * self._left(p)) * (square * factor)",
         "self._left(p) * (square * factor)",
         ("test_limit.py::test_attention_agrees_with_the_closed_forms[2]",),
-        blind=True,
     ),
     Mutant(
         "attention-factor-noise-by-heads",
@@ -100,7 +90,6 @@ ATTENTION = [
         "(p.tau0 * math.sqrt(self.heads))",
         "(p.tau0 * self.heads)",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours2-derived2-values2-2]",),
-        blind=True,
     ),
     Mutant(
         "attention-growth-without-bias",
@@ -108,7 +97,6 @@ ATTENTION = [
         "query = v + self.query_bias if self.query_bias > 0.0 else v",
         "query = v",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours3-derived3-values3-2]",),
-        blind=True,
     ),
     Mutant(
         "attention-centre-ignores-mask",
@@ -116,7 +104,6 @@ ATTENTION = [
         "return seen - constant(w, like=logits)\n",
         "return seen - 1.0 / logits.shape[-1]\n",
         ("test_real_weights.py::test_attention[block2-formula2]",),
-        blind=True,
     ),
     Mutant(
         "attention-second-order-without-bias",
@@ -124,7 +111,6 @@ ATTENTION = [
         "return diagonal(query), w * (s - row_sums(w * s))",
         "return diagonal(v), w * (s - row_sums(w * s))",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours3-derived3-values3-3]",),
-        blind=True,
     ),
     Mutant(
         "attention-masked-second-order-without-half",
@@ -132,7 +118,6 @@ ATTENTION = [
         "return (0.5 * rate) * (q * (centred @ factor))",
         "return rate * (q * (centred @ factor))",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-3]",),
-        blind=True,
     ),
     Mutant(
         "mask-causal-upper",
@@ -140,7 +125,6 @@ ATTENTION = [
         "return (apart >= 0) & (apart < window)",
         "return (apart <= 0) & (apart > -window)",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
-        blind=True,
     ),
     Mutant(
         "mask-weights-by-column",
@@ -148,7 +132,6 @@ ATTENTION = [
         ", logits, -np.inf), axis=-1)",
         ", logits, -np.inf), axis=-2)",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
-        blind=True,
     ),
     Mutant(
         "bias-of-branch-is-variance",
@@ -156,7 +139,6 @@ ATTENTION = [
         "(*x.shape[:-2], 1, 1), math.sqrt(variance))",
         "(*x.shape[:-2], 1, 1), variance)",
         ("test_derived_roots.py::test_same_paths[attention, biases]",),
-        blind=True,
     ),
     Mutant(
         "heads-groups-as-wide-as-all",
@@ -164,7 +146,6 @@ ATTENTION = [
         "self.size = width // self.groups",
         "self.size = width",
         ("test_chain_law.py::test_members_and_edges_of_the_family[two heads]",),
-        blind=True,
     ),
     Mutant(
         "heads-total-not-mean",
@@ -172,7 +153,6 @@ ATTENTION = [
         "value = self.value if weight == 1.0 else self.value / weight",
         "value = self.value",
         ("test_chain_law.py::test_members_and_edges_of_the_family[two heads]",),
-        blind=True,
     ),
     Mutant(
         "projection-rate-without",
@@ -180,7 +160,6 @@ ATTENTION = [
         "return 2.0 * square if self.output_projection else square * (2.0 - square)",
         "return square * (2.0 - square)",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours1-derived1-values1-2]",),
-        blind=True,
     ),
     Mutant(
         "attention-factor-noise-mean-over-all",

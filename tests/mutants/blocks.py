@@ -23,7 +23,6 @@ BLOCKS = [
         "left = space.size - sum(space.segments)",
         "left = space.size",
         ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
-        blind=True,
     ),
     Mutant(
         "skip-squared",
@@ -31,7 +30,6 @@ BLOCKS = [
         "return sqrt(1.0 - p.gamma**2)",
         "return 1.0 - p.gamma**2",
         ("test_real_weights.py::test_attention[block0-formula0]",),
-        blind=True,
     ),
     Mutant(
         "mlp-branch-not-normalised",
@@ -39,7 +37,6 @@ BLOCKS = [
         "sqrt(1.0 / self._mean_square(p, n) / units)",
         "math.sqrt(1.0 / units)",
         ("test_real_weights.py::test_mlp",),
-        blind=True,
     ),
     Mutant(
         "mlp-normalisation-of-mean-slope",
@@ -47,7 +44,6 @@ BLOCKS = [
         "return (plus**2 + minus**2) / 2.0",
         "return (plus + minus) ** 2 / 4.0",
         ("test_limit.py::test_finite_width_kernel_of_the_mlp[-0.7]",),
-        blind=True,
     ),
     Mutant(
         "mlp-kappa-twice",
@@ -55,7 +51,6 @@ BLOCKS = [
         "return p.gamma**2 * (p.c_plus - p.c_minus) ** 2 / (2.0 * math.pi)",
         "return p.gamma**2 * (p.c_plus - p.c_minus) ** 2 / math.pi",
         ("test_limit.py::test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation",),
-        blind=True,
     ),
     Mutant(
         "arc-cosine-sign-of-angle",
@@ -63,7 +58,6 @@ BLOCKS = [
         "s * (math.pi - torch.arccos(s))",
         "s * (math.pi + torch.arccos(s))",
         ("test_limit.py::test_mlp_drift_is_the_limit_of_the_exact_kernel",),
-        blind=True,
     ),
     Mutant(
         "arc-cosine-angle",
@@ -71,7 +65,6 @@ BLOCKS = [
         "s * (math.pi - torch.arccos(s))",
         "s * torch.arccos(s)",
         ("test_limit.py::test_mlp_drift_is_the_limit_of_the_exact_kernel",),
-        blind=True,
     ),
     Mutant(
         "mlp-slopes-swapped",
@@ -79,7 +72,6 @@ BLOCKS = [
         "return leaky(x, *self.slopes(p, width))",
         "return leaky(x, *self.slopes(p, width)[::-1])",
         ("test_real_weights.py::test_mlp",),
-        blind=True,
     ),
     Mutant(
         "mlp-decay-by-three",
@@ -87,7 +79,6 @@ BLOCKS = [
         "return math.pi * _kappa(p)",
         "return 3.0 * _kappa(p)",
         ("test_limit.py::test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation",),
-        blind=True,
     ),
     Mutant(
         "normalised-after-branch-sees-normalised",
@@ -95,7 +86,6 @@ BLOCKS = [
         'before = self.place in ("before", "sandwich")',
         "before = True",
         ("test_derived_roots.py::test_same_paths[after, rms, eps=0.0, attention]",),
-        blind=True,
     ),
     Mutant(
         "normalised-rms-over-width-less-one",
@@ -103,7 +93,6 @@ BLOCKS = [
         "    return by_mean_square(tokens, eps)",
         "    return by_mean_square(tokens, eps) * (1.0 - 1.0 / tokens.shape[-1]) ** 0.5",
         ("test_derived_roots.py::test_same_paths[before, rms, eps=0.0, attention]",),
-        blind=True,
     ),
     Mutant(
         "normalised-eps-outside-the-root",
@@ -146,7 +135,6 @@ BLOCKS = [
         "tokens.mean(-1, keepdim=True)",
         "tokens.mean(-2, keepdim=True)",
         ("test_normalised.py::test_norms_are_those_of_torch[layer-before-0.0-1.0]",),
-        blind=True,
     ),
     Mutant(
         "mlp-root-columns-reused",
@@ -287,6 +275,5 @@ BLOCKS = [
         "2.0 ** (-4.0 * k / power) for k in range(1, 2 * (heads",
         "2.0 ** (-8.0 * k / power) for k in range(1, 2 * (heads",
         ("test_alibi.py",),
-        blind=True,
     ),
 ]

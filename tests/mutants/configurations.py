@@ -39,7 +39,6 @@ CONFIGURATIONS = [
         "return rope_of(fields, size, kind, base=local, by_type=True)",
         "return rope_of(fields, size, kind, base=base, by_type=True)",
         ("test_configurations.py::test_the_base_of_each_type_of_layers[gemma3_text-bases0]",),
-        blind=True,
     ),
     Mutant(
         "branch-multiplier-left-out",
@@ -54,7 +53,6 @@ CONFIGURATIONS = [
         "branch_eps=norm.eps / gamma**2",
         "branch_eps=norm.eps",
         ("test_reality_rms_norm.py::test_the_eps_behind_a_branch",),
-        blind=True,
     ),
     Mutant(
         "changes-under-another-name",
@@ -90,7 +88,6 @@ CONFIGURATIONS = [
         "default=128) // 2 + 1",
         "default=128) // 2",
         ("test_reality_layer_norm.py::test_windows_are_those_of_the_library[modernbert]",),
-        blind=True,
     ),
     Mutant(
         "periods-that-begin-with-a-full-layer",
@@ -98,7 +95,6 @@ CONFIGURATIONS = [
         "FULL if (k + 1) % every == 0 else SLIDING",
         "FULL if k % every == 0 else SLIDING",
         ("test_configurations.py::test_masks_and_rotations_of_the_layers",),
-        blind=True,
     ),
     Mutant(
         "gpt2-inverse-scale-one-layer-late",
@@ -108,7 +104,6 @@ CONFIGURATIONS = [
         (
             "test_configurations.py::test_logits_by_the_number_of_the_layer_are_those_of_the_library",
         ),
-        blind=True,
     ),
     Mutant(
         "qk-norm-eps-of-weights-of-variance-one",
@@ -120,7 +115,6 @@ CONFIGURATIONS = [
             "[qwen3-8b-changes3-QK-norm over a head (eps 6.1e-06 for queries and keys of mean "
             "square 1)]",
         ),
-        blind=True,
     ),
     Mutant(
         "yarn-mscale-not-divided-by-that-of-all-dimensions",
@@ -128,6 +122,5 @@ CONFIGURATIONS = [
         'attention /= _growth(factor, options["mscale_all_dim"])',
         "attention /= 1.0",
         ("test_rope_scalings.py::test_angles_and_factors_are_those_of_the_library[yarn, mscale]",),
-        blind=True,
     ),
 ]

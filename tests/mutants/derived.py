@@ -13,7 +13,6 @@ DERIVED = [
         "elif rows.power == 1 and rows.value == 1.0:",
         "elif rows.power == 1 or rows.value == 1.0:",
         ("test_derived_roots.py::test_same_paths[sandwich, rms, eps=0.01, attention]",),
-        blind=True,
     ),
     Mutant(
         "rows-start-with-a-root-of-n",
@@ -21,7 +20,6 @@ DERIVED = [
         "def like(self, parts: Sequence[Part], value: Any = 1.0, power: int = 0) -> Rows:",
         "def like(self, parts: Sequence[Part], value: Any = 1.0, power: int = 1) -> Rows:",
         ("test_derived_roots.py::test_same_paths[attention, rope]",),
-        blind=True,
     ),
     Mutant(
         "left-factors-of-the-other-matrices",
@@ -29,7 +27,6 @@ DERIVED = [
         "parts = [self.evaluate(lambda x, s=s: s.root if x is s else None) for s in sources]",
         "parts = [self.evaluate(lambda x, s=s: s.root if x is not s else None) for s in sources]",
         ("test_derived_roots.py::test_same_paths[attention, plain]",),
-        blind=True,
     ),
     Mutant(
         "every-matrix-gone-from-the-start",
@@ -37,7 +34,6 @@ DERIVED = [
         "self.gone = False",
         "self.gone = True",
         ("test_derived_roots.py::test_same_paths[attention, plain]",),
-        blind=True,
     ),
     Mutant(
         "only-segments-that-one-side-lacks",
@@ -45,7 +41,6 @@ DERIVED = [
         "if k < len(left.blocks) and k < len(right.blocks)",
         "if k >= len(left.blocks) and k < len(right.blocks)",
         ("test_derived_roots.py::test_same_paths[attention, plain]",),
-        blind=True,
     ),
     Mutant(
         "frame-of-the-tokens-for-other-widths",
@@ -53,7 +48,6 @@ DERIVED = [
         "if rows.columns == self.width and len(rows.parts) <= self.groups:",
         "if rows.columns != self.width and len(rows.parts) <= self.groups:",
         ("test_derived_roots.py::test_same_paths[sandwich, layer, eps=0.0, attention]",),
-        blind=True,
     ),
     Mutant(
         "sum-starts-with-the-second-term",
@@ -61,7 +55,6 @@ DERIVED = [
         "return sum(terms[1:], terms[0])",
         "return sum(terms[1:], terms[1])",
         ("test_derived_roots.py::test_same_paths[attention, plain]",),
-        blind=True,
     ),
     Mutant(
         "rotation-forgets-a-factor-of-two",
@@ -72,7 +65,6 @@ DERIVED = [
             "test_derived_branches.py"
             "::test_the_derived_chain_has_the_law_of_networks[turned_queries]",
         ),
-        blind=True,
     ),
     Mutant(
         "mean-of-entries-as-of-coordinates",
@@ -80,7 +72,6 @@ DERIVED = [
         "power = self.power - 1 if along_ones else self.power",
         "power = self.power - 1 if along_ones else self.power - 1",
         ("test_derived_branches.py::test_centred_rows_have_no_mean",),
-        blind=True,
     ),
     Mutant(
         "open-only-if-explicit",
@@ -88,7 +79,6 @@ DERIVED = [
         "x.space.explicit or (x.space.group is None and not x.space.segments) for x in rows.parts",
         "x.space.explicit and (x.space.group is None and not x.space.segments) for x in rows.parts",
         ("test_derived_roots.py::test_same_paths[mlp, shaped gate]",),
-        blind=True,
     ),
     Mutant(
         "a-matrix-is-never-complete",
@@ -96,7 +86,6 @@ DERIVED = [
         "self.complete = True",
         "self.complete = False",
         ("test_derived_roots.py::test_same_paths[attention, grouped keys]",),
-        blind=True,
     ),
     Mutant(
         "mean-with-n-for-its-root",
@@ -104,7 +93,6 @@ DERIVED = [
         "weight = size**0.5 * self.reveal.root / self.columns",
         "weight = size**1.0 * self.reveal.root / self.columns",
         ("test_derived_branches.py::test_centred_rows_have_no_mean",),
-        blind=True,
     ),
     Mutant(
         "number-subtracted-from-entries",
@@ -112,7 +100,6 @@ DERIVED = [
         "return entrywise(lambda x: x + other, self)",
         "return entrywise(lambda x: x - other, self)",
         ("test_derived_roots.py::test_same_paths[mlp, shaped gate]",),
-        blind=True,
     ),
     Mutant(
         "known-side-not-preferred",
@@ -120,7 +107,6 @@ DERIVED = [
         "if known[0] != known[1]:",
         "if known[0] == known[1]:",
         ("test_derived_roots.py::test_same_paths[attention, grouped keys]",),
-        blind=True,
     ),
     Mutant(
         "squares-with-the-root-of-their-power",
@@ -128,7 +114,6 @@ DERIVED = [
         "return product(self.value, self.value) * self.reveal.root ** (2 * self.power) * squares",
         "return product(self.value, self.value) * self.reveal.root ** (2 / self.power) * squares",
         ("test_derived_branches.py::test_the_derived_chain_has_the_law_of_networks[lengths]",),
-        blind=True,
     ),
     Mutant(
         "splits-that-do-not-match",
@@ -136,7 +121,6 @@ DERIVED = [
         "if share * len(a.parts) != len(b.parts):",
         "if share * len(a.parts) == len(b.parts):",
         ("test_derived_roots.py::test_same_paths[parallel, heads]",),
-        blind=True,
     ),
     Mutant(
         "second-part-asked-whether-it-waits",
@@ -144,7 +128,6 @@ DERIVED = [
         "leaf = rows.parts[0].only if len(rows.parts) == 1 else None",
         "leaf = rows.parts[1].only if len(rows.parts) == 1 else None",
         ("test_derived_roots.py::test_same_paths[attention, plain]",),
-        blind=True,
     ),
     Mutant(
         "eps-of-doubled-tokens-as-of-tokens",
@@ -152,7 +135,6 @@ DERIVED = [
         "elif rows.power == 1 and rows.value == 1.0:",
         "elif rows.power == 1 and rows.value == 2.0:",
         ("test_derived_branches.py::test_a_norm_keeps_the_sign[-1.0]",),
-        blind=True,
     ),
     Mutant(
         "torch-subtracts-rows-that-it-adds",
@@ -160,7 +142,6 @@ DERIVED = [
         '"add": "add"',
         '"add": "sub"',
         ("test_derived_branches.py::test_a_norm_keeps_the_sign[1.0]",),
-        blind=True,
     ),
     Mutant(
         "coordinates-only-of-what-is-not-drawn",
@@ -168,7 +149,6 @@ DERIVED = [
         "assert self.drawn is not None",
         "assert self.drawn is None",
         ("test_derived_roots.py::test_same_paths[attention, grouped keys]",),
-        blind=True,
     ),
     Mutant(
         "factor-with-the-wrong-power",
@@ -176,7 +156,6 @@ DERIVED = [
         "scale = scale * self.root ** (rows.power - 1)",
         "scale = scale / self.root ** (rows.power - 1)",
         ("test_derived_branches.py::test_tokens_may_be_replaced",),
-        blind=True,
     ),
     Mutant(
         "core-of-one-side",
@@ -184,7 +163,6 @@ DERIVED = [
         "if left is not None and right is not None and not space.explicit:",
         "if left is not None or right is not None and not space.explicit:",
         ("test_derived_branches.py::test_compiled_code_gives_the_paths_of_torch[tokens_as_keys]",),
-        blind=True,
     ),
     Mutant(
         "powers-of-the-root-subtracted",
@@ -192,7 +170,6 @@ DERIVED = [
         "power = x.power + y.power",
         "power = x.power - y.power",
         ("test_derived_roots.py::test_same_paths[attention, qk norm, one head]",),
-        blind=True,
     ),
     Mutant(
         "scaled-entries-without-their-scale",
@@ -200,6 +177,5 @@ DERIVED = [
         "product(c, f(*(known[b] for b in bases)))",
         "f(*(known[b] for b in bases))",
         ("test_derived_roots.py::test_same_paths[mlp, shaped tanh]",),
-        blind=True,
     ),
 ]

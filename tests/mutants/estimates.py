@@ -21,7 +21,6 @@ ESTIMATES = [
         "level = (1 - confidence) / max(1, tests)",
         "level = 1 - confidence",
         ("test_compare.py::test_resolution_pays_for_the_number_of_observables",),
-        blind=True,
     ),
     Mutant(
         "density-boundary-tilted-outwards",
@@ -45,7 +44,6 @@ ESTIMATES = [
         "np.sqrt(2 * squares)",
         "np.sqrt(squares)",
         ("test_distances.py::test_distances_agree_with_scipy_ties_included",),
-        blind=True,
     ),
     Mutant(
         "distances-margin-one-sided",
@@ -53,7 +51,6 @@ ESTIMATES = [
         "log = math.log(4.0 / (1.0 - confidence))",
         "log = math.log(2.0 / (1.0 - confidence))",
         ("test_distances.py::test_margin_is_the_massart_constant",),
-        blind=True,
     ),
     Mutant(
         "observables-mean-rho-over-all",
@@ -61,7 +58,6 @@ ESTIMATES = [
         "/ (m * (m - 1))",
         "/ (m * m)",
         ("test_observables.py::test_known_values_of_an_equicorrelated_matrix",),
-        blind=True,
     ),
     Mutant(
         "observables-rank-of-squares",
@@ -69,7 +65,6 @@ ESTIMATES = [
         "positive = np.maximum(eigenvalues, 0.0)",
         "positive = np.maximum(eigenvalues, 0.0) ** 2",
         ("test_observables.py::test_known_values_of_an_equicorrelated_matrix",),
-        blind=True,
     ),
     Mutant(
         "rates-error-of-amplitude",
@@ -77,7 +72,6 @@ ESTIMATES = [
         "covariance[1, 1]",
         "covariance[0, 0]",
         ("test_rates.py::test_the_error_of_a_rate_is_its_own",),
-        blind=True,
     ),
     Mutant(
         "rates-noise-of-one-sample",
@@ -85,7 +79,6 @@ ESTIMATES = [
         "noise = 0.5 * math.sqrt(2.0 / samples)",
         "noise = 0.5 * math.sqrt(1.0 / samples)",
         ("test_rates.py::test_the_noise_of_a_distance_is_that_of_two_samples",),
-        blind=True,
     ),
     Mutant(
         "scores-error-of-one-rank-more",
@@ -93,7 +86,6 @@ ESTIMATES = [
         "np.linalg.norm(s[rank:])",
         "np.linalg.norm(s[rank + 1 :])",
         ("test_scores.py::test_truncation",),
-        blind=True,
     ),
     Mutant(
         "scores-spectrum-coefficient",
@@ -101,7 +93,6 @@ ESTIMATES = [
         "ratio * (2 + ratio)",
         "ratio * (1 + 2 * ratio)",
         ("test_scores.py::test_the_spectrum_has_its_moments[0.25]",),
-        blind=True,
     ),
     Mutant(
         "sweep-variance-without-between",
@@ -109,7 +100,6 @@ ESTIMATES = [
         "(q.sum(0) + between)",
         "q.sum(0)",
         ("test_sweep_summaries.py::test_merged_moments_are_those_of_all",),
-        blind=True,
     ),
     Mutant(
         "sweep-interval-one-sided",
@@ -117,7 +107,6 @@ ESTIMATES = [
         "ndtri((1.0 - level) / 2.0)",
         "ndtri(1.0 - level)",
         ("test_sweep_summaries.py::test_summaries_are_those_of_the_values[0.95]",),
-        blind=True,
     ),
     Mutant(
         "sweep-quantile-at-lower-edge",
@@ -125,7 +114,6 @@ ESTIMATES = [
         "low + share * (high - low)",
         "low",
         ("test_sweep_summaries.py::test_a_quantile_is_linear_inside_its_bin",),
-        blind=True,
     ),
     Mutant(
         "sweep-histogram-shifted",
@@ -133,7 +121,6 @@ ESTIMATES = [
         "padded[bin_], padded[bin_ + 1]",
         "padded[bin_ + 1], padded[bin_ + 1]",
         ("test_sweep_summaries.py::test_a_quantile_is_linear_inside_its_bin",),
-        blind=True,
     ),
     Mutant(
         "sweep-target-at-first-time",
@@ -141,7 +128,6 @@ ESTIMATES = [
         "self._moments(unit)[-1, column]",
         "self._moments(unit)[0, column]",
         ("test_sweep_summaries.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
-        blind=True,
     ),
     Mutant(
         "distances-quantile-rank-one-lower",
@@ -173,6 +159,5 @@ ESTIMATES = [
         "sum(share * part.diffusion for share, part in shares)",
         "sum(part.diffusion for share, part in shares)",
         ("test_sde.py", "test_starts.py", "test_normalised_limit.py", "test_clock.py"),
-        blind=True,
     ),
 ]

@@ -20,7 +20,6 @@ EXPLOSION = [
         "mean = ((root.shape[-1] + 1) / 8.0 * parts.rate)",
         "mean = (root.shape[-1] / 8.0 * parts.rate)",
         ("test_clock.py::test_a_single_token_keeps_its_law",),
-        blind=True,
     ),
     Mutant(
         "clock-cubic-noise-sign",
@@ -28,7 +27,6 @@ EXPLOSION = [
         "odd = (5.0 / 6.0) * first + (1.0 / 12.0) * (ahead + behind)",
         "odd = (7.0 / 6.0) * first - (1.0 / 12.0) * (ahead + behind)",
         ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order[0.0]",),
-        blind=True,
     ),
     Mutant(
         "clock-norm-spread-half-the-linear-noise",
@@ -36,7 +34,6 @@ EXPLOSION = [
         "along = (2.0 * parts.rate) * column_sums",
         "along = parts.rate * column_sums",
         ("test_clock.py::test_spread_of_the_norm_is_that_of_the_diffusion[full]",),
-        blind=True,
     ),
     Mutant(
         "attention-noise-drift-square-once",
@@ -44,7 +41,6 @@ EXPLOSION = [
         "(factor @ (2.0 * (inner @ inner) + trace * inner))",
         "(factor @ (inner @ inner + trace * inner))",
         ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives[full]",),
-        blind=True,
     ),
     Mutant(
         "attention-noise-drift-diagonal-index",
@@ -52,7 +48,6 @@ EXPLOSION = [
         "asked * (parity * diagonal(key_mean).mT)) @ w",
         "asked * (parity * diagonal(key_mean))) @ w",
         ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives[causal]",),
-        blind=True,
     ),
     Mutant(
         "attention-noise-along-not-centred",
@@ -60,7 +55,6 @@ EXPLOSION = [
         "scores = weighted - w * row_sums(weighted)",
         "scores = weighted",
         ("test_clock.py::test_noise_along_a_direction_is_the_variance_of_that_entry[causal]",),
-        blind=True,
     ),
     Mutant(
         "clock-tiles-barrier-moved-outwards",
@@ -68,7 +62,6 @@ EXPLOSION = [
         "radius * math.exp(-shift * deviation)",
         "radius * math.exp(shift * deviation)",
         ("test_clock.py::test_executors_follow_the_same_paths[full]",),
-        blind=True,
     ),
     Mutant(
         "clock-process-shift-of-a-whole-step",
@@ -76,7 +69,6 @@ EXPLOSION = [
         "np.sqrt(spread * lengths)",
         "np.sqrt(spread * self.task.dt)",
         ("test_clock.py::test_executors_follow_the_same_paths[full]",),
-        blind=True,
     ),
     Mutant(
         "explosion-likelihood-log-f-once",
@@ -87,7 +79,6 @@ EXPLOSION = [
             "test_clock.py::test_explosions_differ_from_paths_that_only_reach_the_radius"
             "[0.6-0.5-0.75-live]",
         ),
-        blind=True,
     ),
     Mutant(
         "paths-have-the-numbers-of-the-first-chunk",
@@ -95,7 +86,6 @@ EXPLOSION = [
         "first=first,",
         "first=0,",
         ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result[layer0-float64-chain]",),
-        blind=True,
     ),
     Mutant(
         "inverse-square-two-delta",
@@ -103,7 +93,6 @@ EXPLOSION = [
         "(3.0 * law.delta - 2.0 * law.alpha) * growth",
         "(2.0 * law.delta - 2.0 * law.alpha) * growth",
         ("test_explosion_solvers.py::test_marginal_law_of_u",),
-        blind=True,
     ),
     Mutant(
         "trace-bound-without-tokens",
@@ -111,7 +100,6 @@ EXPLOSION = [
         "rate = math.sqrt(m * beta / (2.0 * law.k))",
         "rate = math.sqrt(beta / (2.0 * law.k))",
         ("test_explosion_bounds.py::test_bound_for_any_number_of_tokens[False-2]",),
-        blind=True,
     ),
     Mutant(
         "clock-barrier-shift-halved",
@@ -119,7 +107,6 @@ EXPLOSION = [
         "SHIFT = 0.5826",
         "SHIFT = 0.2913",
         ("test_clock_step.py::test_the_barrier_is_moved_by_what_a_path_passes_between_steps",),
-        blind=True,
     ),
     Mutant(
         "clock-drift-of-first-order",
@@ -127,7 +114,6 @@ EXPLOSION = [
         "new = new + (0.5 * (drift + parts.drift(new + drift * step))) * step",
         "new = new + drift * step",
         ("test_clock_step.py::test_a_step_has_the_moments_of_the_law_to_the_second_order",),
-        blind=True,
     ),
     Mutant(
         "clock-noise-not-moved-by-the-drift",
@@ -135,7 +121,6 @@ EXPLOSION = [
         "Dual(root, (moved,))",
         "Dual(root, (noise,))",
         ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order[2.0]",),
-        blind=True,
     ),
     Mutant(
         "clock-growth-of-each-layer-of-a-pattern",
@@ -143,7 +128,6 @@ EXPLOSION = [
         "half = (0.5 * parts.share) * step",
         "half = 0.5 * step",
         ("test_clock_step.py::test_layers_of_a_pattern_share_the_time[layer0]",),
-        blind=True,
     ),
     Mutant(
         "clock-stopped-factor-at-all-stored-times",
@@ -151,6 +135,5 @@ EXPLOSION = [
         "ended = ~self._living() & (point * self.task.dt >= self._times())",
         "ended = ~self._living()",
         ("test_clock.py::test_stored_values_of_stopped_paths_are_those_where_they_stopped",),
-        blind=True,
     ),
 ]

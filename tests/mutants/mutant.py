@@ -19,8 +19,6 @@ class Mutant:
         What is replaced, which occurs once in the file, and by what.
     tests
         The smallest set of test files or node ids that should fail, at least one.
-    blind
-        Whether it was chosen from the sources alone, before the tests were read.
     hangs
         Whether the error makes the code run forever, so that a time-out counts as noticed.
     """
@@ -30,5 +28,4 @@ class Mutant:
     text: str
     replacement: str
     tests: tuple[str, ...] = ()
-    blind: bool = False
     hangs: bool = False

@@ -21,7 +21,6 @@ NORMALISED_LIMIT = [
         "for _ in range(_MOST_LAYERS):",
         "for _ in range(1):",
         ("test_normalised_limit.py::test_a_limit_starts_where_the_variances_have_relaxed",),
-        blind=True,
     ),
     Mutant(
         "quotient-quarter-of-the-cross-variance",
@@ -39,6 +38,5 @@ NORMALISED_LIMIT = [
             "test_normalised_limit.py::test_growth_by_relaxation_is_the_correction_of_the_drift"
             "[inner0]",
         ),
-        blind=True,
     ),
 ]

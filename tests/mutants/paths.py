@@ -14,7 +14,6 @@ PATHS = [
         "vectors = LANES // VECTOR",
         "vectors = LANES // VECTOR - 1",
         ("test_paths.py::test_chain[mlp-1]",),
-        blind=True,
     ),
     Mutant(
         "paths-hidden-copies-share-their-normals",
@@ -22,7 +21,6 @@ PATHS = [
         "(normals + k * columns) * STRIDE",
         "normals * STRIDE",
         ("test_paths.py::test_chain[gated-1]",),
-        blind=True,
     ),
     Mutant(
         "paths-hidden-odd-count-without-the-last-pair",
@@ -30,7 +28,6 @@ PATHS = [
         "for k in range((each + 1) // 2):",
         "for k in range(each // 2):",
         ("test_paths.py::test_chain[mlp-1]",),
-        blind=True,
     ),
     Mutant(
         "paths-inner-products-keep-old-sums",
@@ -38,7 +35,6 @@ PATHS = [
         "sums[: high * wide * VECTOR] = 0.0",
         "sums[: high * wide] = 0.0",
         ("test_paths.py::test_chain[attention-5]",),
-        blind=True,
     ),
     Mutant(
         "paths-combinations-vectors-one-entry-apart",
@@ -46,7 +42,6 @@ PATHS = [
         "target = v.entry(out, (out_row, i), (j, VECTOR))",
         "target = v.entry(out, (out_row, i), (j, 1))",
         ("test_paths.py::test_chain[mlp-16]",),
-        blind=True,
     ),
     Mutant(
         "paths-lower-projection-wrong-stride",
@@ -54,7 +49,6 @@ PATHS = [
         "first + (j + 1) * rows + j, rows, x + columns",
         "first + (j + 1) * rows + j, 1, x + columns",
         ("test_paths.py::test_chain[attention-5]",),
-        blind=True,
     ),
     Mutant(
         "paths-softmax-shifted-by-the-last-logit",
@@ -62,7 +56,6 @@ PATHS = [
         "top = max(top, value)",
         "top = value",
         ("test_paths.py::test_chain[causal-5]",),
-        blind=True,
     ),
     Mutant(
         "paths-chi-of-the-first-step",
@@ -70,7 +63,6 @@ PATHS = [
         "fill_chi(diagonal, dof, key, paths, slots[2])",
         "fill_chi(diagonal, dof, key, paths & ~_U64(7), slots[2])",
         ("test_numbers.py::test_draws_are_the_same_with_and_without_the_compiled_generator[1]",),
-        blind=True,
     ),
     Mutant(
         "paths-activation-of-the-first-step",
@@ -78,7 +70,6 @@ PATHS = [
         "row_of(self._table, place.row)",
         "self._table[0]",
         ("test_paths.py::test_an_activation_that_changes_with_depth",),
-        blind=True,
     ),
     Mutant(
         "paths-hidden-normals-of-the-first-step",
@@ -86,7 +77,6 @@ PATHS = [
         "key, paths[s], slot, unit)",
         "key, paths[0], slot, unit)",
         ("test_paths.py::test_chain[mlp-1]",),
-        blind=True,
     ),
     Mutant(
         "paths-wishart-one-degree-less",

@@ -93,7 +93,6 @@ PROGRAMS = [
         "np.repeat(x, min(size, count), 0)",
         "x",
         ("test_operations.py::test_operations_of_a_constant[softmax]",),
-        blind=True,
     ),
     Mutant(
         "trace-factorises-in-place-of-a-copy",

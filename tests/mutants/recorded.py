@@ -22,93 +22,93 @@ RECORDED = [
     Mutant(
         "negative-numbers-keep-their-sign", _ARITHMETIC,
         '"neg": _entrywise(lambda x: -1.0 * x)', '"neg": _entrywise(lambda x: 1.0 * x)',
-        _translation("powers"), blind=True,
+        _translation("powers"),
     ),
     Mutant(
         "sums-over-the-other-dimension", _ARITHMETIC,
         "if dimension(dim, before) == -1 else", "if dimension(dim, before) != -1 else",
-        _translation("sums"), blind=True,
+        _translation("sums"),
     ),
     Mutant(
         "a-transposition-counts-from-four", _ARRANGEMENT,
         "if result.dim() != 3 or {a % 3, b % 3}", "if result.dim() != 3 or {a % 4, b % 3}",
-        _translation("padding"), blind=True,
+        _translation("padding"),
     ),
     Mutant(
         "three-times-the-distribution-function", _ARITHMETIC,
         "lambda x: 2.0 * of.normal_cdf", "lambda x: 3.0 * of.normal_cdf",
-        _translation("functions"), blind=True,
+        _translation("functions"),
     ),
     Mutant(
         "columns-are-repeated-as-rows", _COMPILED + "translator.py",
         "if side == 0 else np.ones((1, shape[1]))", "if side != 0 else np.ones((1, shape[1]))",
-        _translation("repeats"), blind=True,
+        _translation("repeats"),
     ),
     Mutant(
         "a-new-direction-counts-twice", _ORTHONORMAL,
         "out[s, i, count + columns] = 0.0 if zero else 1.0",
-        "out[s, i, count + columns] = 0.0 if zero else 2.0", _DIRECTIONS, blind=True,
+        "out[s, i, count + columns] = 0.0 if zero else 2.0", _DIRECTIONS,
     ),
     Mutant(
         "what-is-traced-is-a-constant", _COMPILED + "recorder.py",
         "        if _place(tensor) in self._traced:\n            return True",
         "        if _place(tensor) in self._traced:\n            return False",
-        _translation("rows"), blind=True,
+        _translation("rows"),
     ),
     Mutant(
         "at-most-from-above", _ARITHMETIC,
         '"le": _binary(lambda a, b: 1.0 - _above', '"le": _binary(lambda a, b: 1.0 + _above',
-        _translation("signs"), blind=True,
+        _translation("signs"),
     ),
     Mutant(
         "products-of-entries-are-sums", _ARITHMETIC,
         '"mul": _binary(mul)', '"mul": _binary(add)',
-        _translation("rows"), blind=True,
+        _translation("rows"),
     ),
     Mutant(
         "a-row-off-another-is-a-shift", _ORTHONORMAL,
         "out[s, i, j] += along[j]\n                    for c in range(columns):\n"
         "                        e[c] -= along[j] * f[c]",
         "out[s, i, j] += along[j]\n                    for c in range(columns):\n"
-        "                        e[c] -= along[j] + f[c]", _DIRECTIONS, blind=True,
+        "                        e[c] -= along[j] + f[c]", _DIRECTIONS,
     ),
     Mutant(
         "constants-must-differ-between-samples", _COMPILED + "translator.py",
         "if not (entries == entries[:1]).all():", "if not (entries != entries[:1]).all():",
-        _NUMBERS, blind=True,
+        _NUMBERS,
     ),
     Mutant(
         "zeros-like-others-are-ones", _ARRANGEMENT,
         '"zeros_like": _filled(0.0)', '"zeros_like": _filled(1.0)',
-        _translation("functions"), blind=True,
+        _translation("functions"),
     ),
     Mutant(
         "sums-over-nothing", _ARITHMETIC,
-        "for dim in dims or ():", "for dim in dims and ():", _translation("sums"), blind=True,
+        "for dim in dims or ():", "for dim in dims and ():", _translation("sums"),
     ),
     Mutant(
         "only-minus-infinity-is-filled-in", _ARITHMETIC,
         "if float(value) != -math.inf:", "if float(value) == -math.inf:",
-        _translation("masks"), blind=True,
+        _translation("masks"),
     ),
     Mutant(
         "sums-are-differences", _ARITHMETIC,
         '"add": _binary(add), "add_"', '"add": _binary(sub), "add_"',
-        _translation("rows"), blind=True,
+        _translation("rows"),
     ),
     Mutant(
         "a-zero-pivot-is-one", _ORTHONORMAL,
         "out[s, i, i] = 0.0 if zero else pivot", "out[s, i, i] = 1.0 if zero else pivot",
-        _DIRECTIONS, blind=True,
+        _DIRECTIONS,
     ),
     Mutant(
         "no-border-without-ones", _LAZY + "forgetting.py",
         "if space.knows_ones and not with_ones:", "if space.knows_ones or not with_ones:",
-        _NUMBERS, blind=True,
+        _NUMBERS,
     ),
     Mutant(
         "gradients-of-unused-matrices-are-rows", _LAZY + "deep.py",
         "return Factors(0.0 * rows, 0.0 * rows)", "return Factors(1.0 * rows, 0.0 + rows)",
-        ("test_recorded_gradients.py::test_a_matrix_without_use_has_no_gradient",), blind=True,
+        ("test_recorded_gradients.py::test_a_matrix_without_use_has_no_gradient",),
     ),
 ]  # fmt: skip

@@ -24,7 +24,6 @@ SPHERE = [
         "return torch.exp(logits) / count",
         "return torch.exp(logits) / (count - 1)",
         ("test_sphere.py::test_gram_flow_is_the_token_flow[2-USA]",),
-        blind=True,
     ),
     Mutant(
         "sphere-energy-without-half",
@@ -35,7 +34,6 @@ SPHERE = [
             "test_sphere.py::test_the_energy_never_decreases_and_has_the_derivative_of_the_identity"
             "[True]",
         ),
-        blind=True,
     ),
     Mutant(
         "sphere-integrator-weights",
@@ -43,7 +41,6 @@ SPHERE = [
         "(2.0 * first + 3.0 * second + 4.0 * third) / 9.0",
         "(3.0 * first + 3.0 * second + 3.0 * third) / 9.0",
         ("test_sphere.py::test_gram_flow_is_the_token_flow[2-SA]",),
-        blind=True,
     ),
     Mutant(
         "theory-closing-rate-counts-all",
@@ -51,7 +48,6 @@ SPHERE = [
         "1.0 / (np.exp(beta * left) + tokens - 1)",
         "1.0 / (np.exp(beta * left) + tokens)",
         ("test_sphere.py::test_meeting_times_are_those_of_the_curve",),
-        blind=True,
     ),
     Mutant(
         "theory-uniform-energy-argument",
@@ -59,7 +55,6 @@ SPHERE = [
         "0.25 * beta * beta",
         "0.5 * beta * beta",
         ("test_sphere_clusters.py::test_energy_of_the_uniform_law[2]",),
-        blind=True,
     ),
     Mutant(
         "clusters-order-not-rooted",
@@ -67,7 +62,6 @@ SPHERE = [
         ".clamp(min=0.0).sqrt() / gram.shape[-1]",
         ".clamp(min=0.0) / gram.shape[-1] ** 2",
         ("test_sphere_clusters.py::test_measures_are_those_of_the_tokens",),
-        blind=True,
     ),
     Mutant(
         "mean-field-energy-without-half",
@@ -78,7 +72,6 @@ SPHERE = [
             "test_sphere_mean_field.py::test_at_beta_zero_poisson_kernels_stay_so_and_errors_fall_with_the_square_of_a_cell"
             "[True]",
         ),
-        blind=True,
     ),
     Mutant(
         "mean-field-second-stage",
@@ -89,7 +82,6 @@ SPHERE = [
             "test_sphere_mean_field.py::test_at_beta_zero_poisson_kernels_stay_so_and_errors_fall_with_the_square_of_a_cell"
             "[True]",
         ),
-        blind=True,
     ),
     Mutant(
         "token-flow-forms-transposed",
@@ -100,7 +92,6 @@ SPHERE = [
             "test_sphere_tokens.py::test_heads_and_mlp_are_those_written_out_token_by_token"
             "[True-True]",
         ),
-        blind=True,
     ),
     Mutant(
         "token-flow-mean-of-heads",
@@ -111,7 +102,6 @@ SPHERE = [
             "test_sphere_tokens.py::test_heads_and_mlp_are_those_written_out_token_by_token"
             "[True-True]",
         ),
-        blind=True,
     ),
     Mutant(
         "layers-time-of-next-layer",
@@ -119,7 +109,6 @@ SPHERE = [
         "(len(tokens),), layer * step)",
         "(len(tokens),), (layer + 1) * step)",
         ("test_sphere_layers.py::test_layers_take_the_matrices_of_their_time",),
-        blind=True,
     ),
     Mutant(
         "bridge-wishart-dof",
@@ -127,7 +116,6 @@ SPHERE = [
         "draws.wishart_factor(columns, dimension - columns)",
         "draws.wishart_factor(columns, dimension)",
         ("test_sphere_noisy_layers.py::test_chain_and_network_have_the_same_law[4-8]",),
-        blind=True,
     ),
     Mutant(
         "bridge-drift-at-order-one-over-d",
@@ -135,7 +123,6 @@ SPHERE = [
         "(1.0 - (2.0 - gram * gram) / dimension)",
         "(1.0 - (1.0 - gram * gram) / dimension)",
         ("test_sphere_noisy_layers.py::test_the_drift_is_the_mean_of_one_small_step[3]",),
-        blind=True,
     ),
     Mutant(
         "random-values-centred-keeps-mean",

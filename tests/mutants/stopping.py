@@ -14,7 +14,6 @@ STOPPING = [
         "tail = (1.0 - confidence) / 2.0",
         "tail = 1.0 - confidence",
         ("test_stopping.py::test_explosion_curve_counts_and_bounds",),
-        blind=True,
     ),
     Mutant(
         "stopping-exit-below-only",
@@ -22,7 +21,6 @@ STOPPING = [
         "(eigenvalues[..., 0] < smallest) | (eigenvalues[..., -1] > largest)",
         "(eigenvalues[..., 0] < smallest) | (eigenvalues[..., 0] > largest)",
         ("test_stopping.py::test_exit_times_by_hand",),
-        blind=True,
     ),
     Mutant(
         "stopping-map-one-seed",
@@ -44,6 +42,5 @@ STOPPING = [
         "betainccinv(k + 1.0, np.maximum(n - k, 1.0), tail)",
         "betainccinv(k, np.maximum(n - k, 1.0), tail)",
         ("test_stopping.py",),
-        blind=True,
     ),
 ]

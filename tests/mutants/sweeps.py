@@ -92,7 +92,6 @@ SWEEPS = [
         "derived_seed(sweep.seed, values, unit.block)",
         "derived_seed(sweep.seed, values, 0)",
         ("test_sweep.py::test_a_unit_is_a_pure_function[0]",),
-        blind=True,
     ),
     Mutant(
         "sweep-seed-of-the-place-in-the-grid",
@@ -100,7 +99,6 @@ SWEEPS = [
         "values = DEFAULTS | sweep.values(sweep.index(unit.cell))",
         'values = {"cell": unit.cell}',
         ("test_sweep.py::test_a_cell_has_the_same_numbers_in_every_grid[axes1-3]",),
-        blind=True,
     ),
     Mutant(
         "sweep-stopping-bins-open-on-the-right",
@@ -108,7 +106,6 @@ SWEEPS = [
         "np.ceil(finite / horizon * STOPPING_BINS - 1e-6) - 1",
         "np.floor(finite / horizon * STOPPING_BINS + 1e-6)",
         ("test_sweep_summaries.py::test_summaries_are_those_of_the_values[0.95]",),
-        blind=True,
     ),
     Mutant(
         "sweep-half-of-an-asymmetric-interval",
@@ -116,7 +113,6 @@ SWEEPS = [
         "np.fmax(high - m, m - low)",
         "0.5 * (high - low)",
         ("test_sweep_summaries.py::test_intervals_of_fractions_are_exact[0-40000]",),
-        blind=True,
     ),
     Mutant(
         "sweep-last-block-counted-as-full",
@@ -124,7 +120,6 @@ SWEEPS = [
         "= sweep.block_samples(unit.block)",
         "= sweep.block",
         ("test_sweep_reading.py::test_counts_are_whole_numbers",),
-        blind=True,
     ),
     Mutant(
         "store-units-without-checksums-count",

@@ -29,7 +29,6 @@ SYMBOLS = [
         "factorial(blocks - 1)",
         "factorial(blocks)",
         ("test_symbolic_softmax.py::test_the_cumulant_tensor_is_what_differentiation_gives[1-2]",),
-        blind=True,
     ),
     Mutant(
         "gaussian-relu-quadrants",
@@ -37,7 +36,6 @@ SYMBOLS = [
         "- 2 * s_plus * s_minus * opposite",
         "- s_plus * s_minus * opposite",
         ("test_symbolic_gaussian.py::test_the_exact_kernel_is_the_closed_form",),
-        blind=True,
     ),
     Mutant(
         "gaussian-score-loops",
@@ -45,7 +43,6 @@ SYMBOLS = [
         "missing = factors // 2 - _loops(rows, columns, factors)",
         "missing = factors - _loops(rows, columns, factors)",
         ("test_symbolic_gaussian.py::test_score_moments_at_any_key_size",),
-        blind=True,
     ),
     Mutant(
         "limit-cross-term-missing",
@@ -53,7 +50,6 @@ SYMBOLS = [
         "u[a][c] * k[b][d] + u[a][d] * k[b][c] + u[b][c]",
         "u[a][c] * k[b][d] + u[b][c]",
         ("test_symbolic_limit.py::test_attention_is_the_closed_form[{}]",),
-        blind=True,
     ),
     Mutant(
         "limit-heads-ignored",
@@ -61,7 +57,6 @@ SYMBOLS = [
         "share = Rational(1, recursion.heads)",
         "share = Rational(1)",
         ("test_symbolic_limit.py::test_attention_is_the_closed_form[{'heads': 3}]",),
-        blind=True,
     ),
     Mutant(
         "recursion-skip-squared",
@@ -69,7 +64,6 @@ SYMBOLS = [
         "return Series({0: algebra.v}, order) * weight_squared",
         "return Series({0: algebra.v}, order) * (weight_squared * weight_squared)",
         ("test_symbolic_limit.py::test_attention_is_the_closed_form[{}]",),
-        blind=True,
     ),
     Mutant(
         "softmax-series-step",
@@ -104,7 +98,6 @@ SYMBOLS = [
         "return cross + k[a][c] * k[b][d] + k[a][d] * k[b][c]",
         "return cross + k[a][c] * k[b][d]",
         ("test_symbolic_limit.py::test_attention_is_the_closed_form[{}]",),
-        blind=True,
     ),
     Mutant(
         "functions-angle-of-the-cosine",
@@ -112,7 +105,6 @@ SYMBOLS = [
         "atan2(sqrt(y**2 - x**2), x, evaluate=False)",
         "atan2(sqrt(y**2 + x**2), x, evaluate=False)",
         ("test_symbolic_against_package.py::test_drift_and_diffusion[ours4-derived4-values4-2]",),
-        blind=True,
     ),
     Mutant(
         "orders-parity-of-the-mean",
@@ -120,7 +112,6 @@ SYMBOLS = [
         "zero_mean = degree % 2 == 1 or",
         "zero_mean = degree % 2 == 0 or",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[temperature-gives-1/n]",),
-        blind=True,
     ),
     Mutant(
         "recursion-gram-not-centred",
@@ -128,7 +119,6 @@ SYMBOLS = [
         "return moment((*first, *second)) - moment(first) * moment(second)",
         "return moment((*first, *second))",
         ("test_symbolic_limit.py::test_attention_is_the_closed_form[{'output_projection': True}]",),
-        blind=True,
     ),
     Mutant(
         "explosion-noise-of-all-heads",
@@ -164,7 +154,6 @@ SYMBOLS = [
         "rate * raw(pair, other) / 2",
         "rate * raw(pair, other)",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[random-values-limit]",),
-        blind=True,
     ),
     Mutant(
         "random-values-drift-of-the-logarithm",
@@ -172,7 +161,6 @@ SYMBOLS = [
         "return rate, rate - square / 2",
         "return rate, rate + square / 2",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[clustering-mitigated]",),
-        blind=True,
     ),
     Mutant(
         "random-heads-speed-of-one-head",
@@ -180,7 +168,6 @@ SYMBOLS = [
         "/ HEADS**2",
         "/ HEADS",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[random-values-heads]",),
-        blind=True,
     ),
     Mutant(
         "gegenbauer-without-degree",
@@ -188,7 +175,6 @@ SYMBOLS = [
         "(degree + NU) * falling",
         "falling",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[energy-minimiser]",),
-        blind=True,
     ),
     Mutant(
         "kinetic-energy-norm-of-the-gaussian",
@@ -196,7 +182,6 @@ SYMBOLS = [
         "(2 * deviation**2) - log(deviation)",
         "(2 * deviation**2) - 2 * log(deviation)",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[benamou-brenier]",),
-        blind=True,
     ),
     Mutant(
         "transport-without-a-turn",
@@ -204,7 +189,6 @@ SYMBOLS = [
         "past_the_end = moved.subs(u, u - 1) + 1",
         "past_the_end = moved.subs(u, u - 1)",
         ("test_symbolic_notes_004_transport.py::test_arcs_displaced_by_another_shift_cost_more",),
-        blind=True,
     ),
     Mutant(
         "coverage-line-twice",
