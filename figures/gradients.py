@@ -38,9 +38,9 @@ for ax, (kind, layer) in zip(axes, KINDS.items(), strict=True):
         names = [f"{number}.0.2" for number in range(depth)]
         norms = run["gradient_norm"].sel(parameter=names).values
         low, median, high = np.quantile(norms, [0.05, 0.5, 0.95], axis=1)
-        place, color = (np.arange(depth) + 0.5) / depth, sa.plots.COLORS[k]
-        ax.fill_between(place, low, high, color=color, alpha=0.25, linewidth=0)
-        ax.plot(place, median, sa.plots.LINES[k], color=color, label=f"$L/n$ = {RATIOS[k]:g}")
+        depths, color = (np.arange(depth) + 0.5) / depth, sa.plots.COLORS[k]
+        ax.fill_between(depths, low, high, color=color, alpha=0.25, linewidth=0)
+        ax.plot(depths, median, sa.plots.LINES[k], color=color, label=f"$L/n$ = {RATIOS[k]:g}")
     ax.set(title=kind, xlabel=r"depth of the layer, $\ell / L$", yscale="log", xlim=(0.0, 1.0))
     ax.grid(linestyle=":")
 axes[0].set_ylabel(r"$|\nabla_{W_V}|$")

@@ -31,10 +31,10 @@ for column, sampler in enumerate(data["sampler"].values):
     ):
         colors = "viridis_r" if top > 1.0 else "viridis"
         image = ax.pcolormesh(np.where(shown, values, np.nan), cmap=colors, vmin=0.0, vmax=top)
-        for (row, place), value in np.ndenumerate(values):
+        for (row, k), value in np.ndenumerate(values):
             dark = (value > 0.55 * top) == (top > 1.0)
-            text = form.format(value) if shown[row, place] else ""
-            ax.text(place + 0.5, row + 0.5, text, ha="center", va="center", fontsize="small",
+            text = form.format(value) if shown[row, k] else ""
+            ax.text(k + 0.5, row + 0.5, text, ha="center", va="center", fontsize="small",
                     color="white" if dark else "black")  # fmt: skip
         ax.set_xticks(np.arange(len(GAMMAS)) + 0.5, [f"{x:g}" for x in GAMMAS])
         ax.set_yticks(np.arange(len(TAU0S)) + 0.5, [f"{x:g}" for x in TAU0S])

@@ -12,16 +12,13 @@ import numpy as np
 
 from shaped_attention import plots, sphere
 
-OUT = Path(os.environ.get("FIGURES", Path(__file__).parent)) / "sphere_clusters.png"
 SMALL = bool(os.environ.get("SMALL"))
 BETAS = (4.0, 9.0)
 TOKENS, SAMPLES = (6, 10) if SMALL else (32, 32)
 TIMES = np.geomspace(0.1, 1e1 if SMALL else 1e4, 20 if SMALL else 120)
 
 start = sphere.uniform_start(TOKENS, 2, SAMPLES)
-figure, axes = plt.subplots(
-    2, 2, figsize=(9.4, 6.2), sharex=True, sharey="row", layout="constrained"
-)
+fig, axes = plt.subplots(2, 2, figsize=(9.4, 6.2), sharex=True, sharey="row", layout="constrained")
 for (above, below), beta in zip(axes.T, BETAS, strict=True):
     flow = sphere.sphere_flow(
         sphere.SphereAttention(beta), start, TIMES.tolist(), keep_tokens=True, tolerance=1e-3
@@ -45,5 +42,6 @@ for (above, below), beta in zip(axes.T, BETAS, strict=True):
 axes[0, 0].set_ylabel("angle of each token")
 axes[1, 0].set_ylabel("number of clusters")
 axes[1, 0].legend()
-figure.suptitle(f"Clusters form quickly and merge slowly: SA, {TOKENS} tokens on the circle")
-figure.savefig(OUT, dpi=160)
+fig.suptitle(f"Clusters form quickly and merge slowly: SA, {TOKENS} tokens on the circle")
+place = Path(os.environ.get("FIGURES", Path(__file__).parent))
+fig.savefig(place / "sphere_clusters.png", dpi=150)

@@ -14,7 +14,6 @@ import torch
 import shaped_attention as sa
 from shaped_attention import plots, sphere
 
-OUT = Path(os.environ.get("FIGURES", Path(__file__).parent)) / "sphere_encoder_decoder.png"
 SMALL = bool(os.environ.get("SMALL"))
 BETAS, DIMENSIONS, MASKS = (1.0, 9.0), (2, 64), ("encoder", "decoder")
 TOKENS, SAMPLES, DELTA = (4, 10, 1e-3) if SMALL else (16, 32, 1e-3)
@@ -35,7 +34,7 @@ def joining_times(cosines):
     return np.append(TIMES, np.inf)[since]
 
 
-figure, axes = plt.subplots(2, 2, figsize=(9.6, 7.4), layout="constrained")
+fig, axes = plt.subplots(2, 2, figsize=(9.6, 7.4), layout="constrained")
 for column, dimension in enumerate(DIMENSIONS):
     start = sphere.uniform_start(TOKENS, dimension, SAMPLES)
     for k, beta in enumerate(BETAS):
@@ -68,6 +67,7 @@ for line, mask in zip(plots.LINES, MASKS, strict=False):
 axes[1, 1].set(title=r"shaped SDE, $\gamma$ = 0.5, $\tau_0$ = 1", xlabel="position $a$")
 axes[1, 1].set_ylabel("drift of $V_{aa}$ at the start")
 axes[1, 1].legend()
-figure.legend(*axes[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-figure.suptitle(f"Encoder against decoder: SA, $N$ = {TOKENS}, {SAMPLES} uniform starts")
-figure.savefig(OUT, dpi=160)
+fig.legend(*axes[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+fig.suptitle(f"Encoder against decoder: SA, $N$ = {TOKENS}, {SAMPLES} uniform starts")
+place = Path(os.environ.get("FIGURES", Path(__file__).parent))
+fig.savefig(place / "sphere_encoder_decoder.png", dpi=150)

@@ -15,7 +15,6 @@ from matplotlib.colors import LogNorm
 
 from shaped_attention import plots, sphere
 
-OUT = Path(os.environ.get("FIGURES", Path(__file__).parent)) / "sphere_mean_field.png"
 SMALL = bool(os.environ.get("SMALL"))
 BETAS = (2.0, 20.0)
 CELLS, SAMPLES = (64, 10) if SMALL else (512, 32)
@@ -50,17 +49,17 @@ def kuiper(angles, below):
     return (rank - law).max(-1) + (law - rank + rank[0]).max(-1)
 
 
-figure, axes = plt.subplots(1, 3, figsize=(12.0, 4.2), layout="constrained")
+fig, axes = plt.subplots(1, 3, figsize=(12.0, 4.2), layout="constrained")
 for k, beta in enumerate(BETAS):
-    axis, law = axes[k], sphere.mean_field(beta, two_bumps, TIMES, cells=CELLS)
+    ax, law = axes[k], sphere.mean_field(beta, two_bumps, TIMES, cells=CELLS)
     density = law["density"].values.T.clip(1e-2, 1e1)
     norm = LogNorm(1e-2, 1e1)
-    mesh = axis.pcolormesh(TIMES, law["angle"], density, norm=norm, rasterized=True)
+    mesh = ax.pcolormesh(TIMES, law["angle"], density, norm=norm, rasterized=True)
     paths = particles(beta, 24, 1, TIMES)[:, 0]
     jump = np.abs(np.diff(paths, axis=0, append=paths[-1:])) > np.pi
-    axis.plot(TIMES, np.where(jump, np.nan, paths), color="white", linewidth=0.7)
-    axis.set(title=rf"$\beta$ = {beta:g}", xlabel="time $t$", ylim=(-np.pi, np.pi))
-    axis.set_yticks([-np.pi, 0.0, np.pi], [r"$-\pi$", "0", r"$\pi$"])
+    ax.plot(TIMES, np.where(jump, np.nan, paths), color="white", linewidth=0.7)
+    ax.set(title=rf"$\beta$ = {beta:g}", xlabel="time $t$", ylim=(-np.pi, np.pi))
+    ax.set_yticks([-np.pi, 0.0, np.pi], [r"$-\pi$", "0", r"$\pi$"])
 
     below = distribution(sphere.mean_field(beta, two_bumps, [1.0], cells=CELLS)["density"][0])
     every = [kuiper(particles(beta, n, SAMPLES, [1.0])[0], below) for n in SIZES]
@@ -71,12 +70,13 @@ for k, beta in enumerate(BETAS):
     root = np.sqrt(SIZES)
     axes[2].plot(SIZES, (root * mean).mean() / root, plots.LINES[k], color=color)
 axes[0].set_ylabel("angle")
-figure.colorbar(mesh, ax=axes[:2], label="density", extend="both")
+fig.colorbar(mesh, ax=axes[:2], label="density", extend="both")
 axes[2].set(title="distance at $t$ = 1", xlabel="tokens $N$", ylabel="Kuiper distance")
 axes[2].set(xscale="log", yscale="log")
 axes[2].set_xticks(SIZES, [str(n) for n in SIZES], minor=False)
 axes[2].set_yticks([0.05, 0.1, 0.2, 0.4], ["0.05", "0.1", "0.2", "0.4"], minor=False)
 axes[2].minorticks_off()
 axes[2].legend(title="bars: two standard errors\nlines: $N^{-1/2}$", loc="lower left")
-figure.suptitle("SA on the circle: density of the mean field, and tokens (white)")
-figure.savefig(OUT, dpi=160)
+fig.suptitle("SA on the circle: density of the mean field, and tokens (white)")
+place = Path(os.environ.get("FIGURES", Path(__file__).parent))
+fig.savefig(place / "sphere_mean_field.png", dpi=150)

@@ -13,7 +13,6 @@ import numpy as np
 
 from shaped_attention import sphere
 
-OUT = Path(os.environ.get("FIGURES", Path(__file__).parent)) / "sphere_phase.png"
 SMALL = bool(os.environ.get("SMALL"))
 DIMENSIONS = (2, 8, 128, 1024)
 TOKENS, DELTA = (4, 1e-3) if SMALL else (32, 1e-3)
@@ -24,10 +23,8 @@ SAMPLES = 10 if SMALL else 64
 close = partial(sphere.close_pairs, delta=DELTA)
 curve = [sphere.theory.meeting_time(DELTA, TOKENS, beta) for beta in BETAS]
 
-figure, axes = plt.subplots(
-    2, 2, figsize=(8.4, 6.4), sharex=True, sharey=True, layout="constrained"
-)
-for axis, dimension in zip(axes.flat, DIMENSIONS, strict=True):
+fig, axes = plt.subplots(2, 2, figsize=(8.4, 6.4), sharex=True, sharey=True, layout="constrained")
+for ax, dimension in zip(axes.flat, DIMENSIONS, strict=True):
     flow = sphere.sphere_flow(
         sphere.SphereAttention(0.0),
         sphere.uniform_start(TOKENS, dimension, SAMPLES),
@@ -37,13 +34,14 @@ for axis, dimension in zip(axes.flat, DIMENSIONS, strict=True):
         tolerance=1e-4,
     )
     share = flow["kept"].mean("sample")
-    mesh = axis.pcolormesh(TIMES, BETAS, share, cmap="viridis", vmin=0, vmax=1, rasterized=True)
-    axis.plot(curve, BETAS, color="white", linewidth=3.0)
-    axis.plot(curve, BETAS, "--", color="black", linewidth=1.5, label="orthogonal tokens meet")
-    axis.set(title=f"$d$ = {dimension}", xlim=(TIMES[0], TIMES[-1]), ylim=(BETAS[0], BETAS[-1]))
+    mesh = ax.pcolormesh(TIMES, BETAS, share, cmap="viridis", vmin=0, vmax=1, rasterized=True)
+    ax.plot(curve, BETAS, color="white", linewidth=3.0)
+    ax.plot(curve, BETAS, "--", color="black", linewidth=1.5, label="orthogonal tokens meet")
+    ax.set(title=f"$d$ = {dimension}", xlim=(TIMES[0], TIMES[-1]), ylim=(BETAS[0], BETAS[-1]))
 axes[0, 0].legend(loc="upper right", fontsize="small")
-figure.supxlabel("time $t$")
-figure.supylabel(r"inverse temperature $\beta$")
-figure.colorbar(mesh, ax=axes, label="share of pairs with a cosine of at least 0.999")
-figure.suptitle(f"Uniform tokens meet: SA, $N$ = {TOKENS}, {SAMPLES} starts")
-figure.savefig(OUT, dpi=160)
+fig.supxlabel("time $t$")
+fig.supylabel(r"inverse temperature $\beta$")
+fig.colorbar(mesh, ax=axes, label="share of pairs with a cosine of at least 0.999")
+fig.suptitle(f"Uniform tokens meet: SA, $N$ = {TOKENS}, {SAMPLES} starts")
+place = Path(os.environ.get("FIGURES", Path(__file__).parent))
+fig.savefig(place / "sphere_phase.png", dpi=150)

@@ -14,7 +14,6 @@ from scipy.stats import beta
 
 from shaped_attention import plots
 
-OUT = Path(os.environ.get("FIGURES", Path(__file__).parent)) / "sphere_trained_histogram.png"
 BINS = 20 if os.environ.get("SMALL") else 80
 DATA = files("shaped_attention") / "data" / "minilm_hidden_states.npz"
 
@@ -26,10 +25,10 @@ cosines = (unit @ unit.swapaxes(-1, -2))[:, *np.triu_indices(tokens, 1)]
 grid, shape = np.linspace(-0.4, 1.0, 400), (dimension - 1) / 2.0
 uniform = beta.pdf((1.0 + grid) / 2.0, shape, shape) / 2.0
 
-figure, axes = plt.subplots(2, 4, figsize=(11.0, 5.2), sharey=True, layout="constrained")
-for layer, axis in enumerate(axes.flat[:layers]):
+fig, axes = plt.subplots(2, 4, figsize=(11.0, 5.2), sharey=True, layout="constrained")
+for layer, ax in enumerate(axes.flat[:layers]):
     here = cosines[layer]
-    axis.hist(
+    ax.hist(
         here,
         BINS,
         range=(-0.4, 1.0),
@@ -38,16 +37,17 @@ for layer, axis in enumerate(axes.flat[:layers]):
         alpha=0.6,
         label="tokens",
     )
-    axis.axvline(here.mean(), color=plots.COLORS[1], linewidth=1.5, label="mean")
-    axis.plot(grid, uniform, "--", color="black", linewidth=0.9, label="independent and uniform")
+    ax.axvline(here.mean(), color=plots.COLORS[1], linewidth=1.5, label="mean")
+    ax.plot(grid, uniform, "--", color="black", linewidth=0.9, label="independent and uniform")
     text = f"mean {here.mean():.2f}\n{100 * (here >= 0.9).mean():.1f} % above 0.9"
-    axis.text(0.97, 0.95, text, transform=axis.transAxes, ha="right", va="top", fontsize=9)
-    axis.set(title=f"layer {layer}" if layer else "embedding", xlim=(-0.4, 1.0))
-for axis in axes[:, 0]:
-    axis.set_ylabel("density")
-for axis in axes.flat[layers:]:
-    axis.axis("off")
-    axis.legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
-figure.supxlabel("cosine of two tokens")
-figure.suptitle(f"Cosines of {tokens} tokens, $d$ = {dimension}, by layer of all-MiniLM-L6-v2")
-figure.savefig(OUT, dpi=160)
+    ax.text(0.97, 0.95, text, transform=ax.transAxes, ha="right", va="top", fontsize=9)
+    ax.set(title=f"layer {layer}" if layer else "embedding", xlim=(-0.4, 1.0))
+for ax in axes[:, 0]:
+    ax.set_ylabel("density")
+for ax in axes.flat[layers:]:
+    ax.axis("off")
+    ax.legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
+fig.supxlabel("cosine of two tokens")
+fig.suptitle(f"Cosines of {tokens} tokens, $d$ = {dimension}, by layer of all-MiniLM-L6-v2")
+place = Path(os.environ.get("FIGURES", Path(__file__).parent))
+fig.savefig(place / "sphere_trained_histogram.png", dpi=150)

@@ -41,6 +41,13 @@ def check_beta(beta: float, largest: float = _LARGEST_BETA) -> None:
         raise argument_error("beta", f"in [-{largest:g}, {largest:g}], so that exp is finite", beta)
 
 
+def tangential(
+    moved: Float[Tensor, "*B N r"], tokens: Float[Tensor, "*B N r"]
+) -> Float[Tensor, "*B N r"]:
+    """Return the projections of vectors onto the tangent spaces of the sphere at unit tokens."""
+    return moved - (moved * tokens).sum(-1, keepdim=True) * tokens
+
+
 class Attention(ABC):
     """What flows and networks on the sphere need from an attention: `moved`, and checks."""
 
@@ -75,8 +82,7 @@ class Attention(ABC):
         beta: Float[Tensor, "B 1 1"] | None = None,
     ) -> Float[Tensor, "B N r"]:
         """Return dx/dt of tokens (B, N, r) on the unit sphere: the projection of `moved`."""
-        moved = self.moved(tokens, time, which, beta=beta)
-        return moved - (moved * tokens).sum(-1, keepdim=True) * tokens
+        return tangential(self.moved(tokens, time, which, beta=beta), tokens)
 
     def check_start(self, start: Float[Tensor, "samples N r"]) -> None:
         """Raise ValueError unless these are unit tokens that fit the attention."""

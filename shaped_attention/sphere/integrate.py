@@ -21,6 +21,7 @@ from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_count, check_positive, real_array
 from shaped_attention.numerics.threads import few_threads
+from shaped_attention.sphere.attention import tangential
 
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Map of tokens (B, N, r), times (B,) and samples (B,) to dx/dt, tangent or not (B, N, r)."""
@@ -75,9 +76,7 @@ def integrate_flow(
 
         def slope(tokens: Tensor, time: Tensor, which: Tensor, first: int = first) -> Tensor:
             moved = field(tokens, time, which + first)
-            if not sphere:
-                return moved
-            return moved - (moved * tokens).sum(-1, keepdim=True) * tokens
+            return tangential(moved, tokens) if sphere else moved
 
         x = start[first : first + size]
         with few_threads(x.numel() * max(1.0, x.shape[1] / x.shape[2])):
