@@ -35,7 +35,7 @@ LAYERS: dict[str, Any] = {
     "wide": sa.ShapedMLP(0.3, hidden_ratio=4.0),
     "LayerNorm": sa.Normalised(ATTENTION, norm="layer"),
 }
-SIZES = [(6, 96), (12, 192), (20, 640)]
+SIZES = [(6, 96), (16, 384)]
 PATHS = 16
 CPU = torch.device("cpu")
 
@@ -107,7 +107,7 @@ def measured(spec: Specification, stepper: Stepper) -> float:
 LIMITS = ("direct", "clock", "torchsde")
 CASES = [
     *(("chain", name, "float64") for name in LAYERS if name != "wide"),
-    *(("chain", name, "float32") for name in ("attention", "groups", "gated")),
+    ("chain", "attention", "float32"),
     *((kind, "transformer", "float64") for kind in LIMITS),
     *((kind, "attention", "float32") for kind in LIMITS),
     *(("network", name, "float64") for name in ("attention", "transformer", "wide", "LayerNorm")),

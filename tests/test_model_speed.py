@@ -25,7 +25,8 @@ LLAMA: dict[str, Any] = {
     "initializer_range": 0.02, "rms_norm_eps": 1e-5, "hidden_act": "silu",
     "max_position_embeddings": 2048, "rope_theta": 10000.0,
 }  # fmt: skip
-GPT2 = read_config("gpt2")[0] | {"n_layer": 1}
+NARROW = LLAMA | {"intermediate_size": 1000, "num_hidden_layers": 2}
+GPT2 = read_config("gpt2")[0] | {"n_layer": 1, "n_embd": 384, "n_head": 6}
 
 
 @dataclass
@@ -63,10 +64,9 @@ def test_the_numbers_of_a_layer_decide_on_the_executor(
 def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Library routines against torch: states, entropies, final norm."""
     monkeypatch.setattr(blas, "FEWEST_LARGE_NUMBERS", 1)
-    config = LLAMA | {"intermediate_size": 1000, "num_hidden_layers": 2}
-    fast = run(config, tokens, samples=2)
+    fast = run(NARROW, tokens, samples=2)
     with sa.eager():
-        slow = run(config, tokens, samples=2)
+        slow = run(NARROW, tokens, samples=2)
     for name in ("V", "V_final", "attention_entropy"):
         size = np.abs(slow[name]).max().item()
         np.testing.assert_allclose(fast[name], slow[name], rtol=0.0, atol=1e-11 * size)
@@ -76,33 +76,34 @@ def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_bits_for_all_chunks_and_threads(tokens: int) -> None:
     """One sample on several threads, several samples on one thread each, and both."""
     threads = torch.get_num_threads()
+    config = LLAMA if tokens == 16 else NARROW
     try:
         torch.set_num_threads(1)
-        alone = run(LLAMA, tokens, chunk=1)
-        one = run(LLAMA, tokens, samples=1)
+        alone = run(config, tokens, chunk=1)
+        one = run(config, tokens, samples=1)
         for number, chunk in ((1, 3), (2, 1), (3, 3), (2, None)):
             torch.set_num_threads(number)
-            found = run(LLAMA, tokens, chunk=chunk)
+            found = run(config, tokens, chunk=chunk)
             for name in ("V", "V_final", "attention_entropy"):
                 np.testing.assert_array_equal(found[name], alone[name])
         torch.set_num_threads(4)
-        np.testing.assert_array_equal(run(LLAMA, tokens, samples=1).V, one.V)
+        np.testing.assert_array_equal(run(config, tokens, samples=1).V, one.V)
         np.testing.assert_array_equal(alone.V[:, :1], one.V)
     finally:
         torch.set_num_threads(threads)
 
 
 def test_more_tokens_than_features_in_little_memory() -> None:
-    """1,024 tokens of GPT-2: the state has 768 columns; a matrix of its tokens takes 8 MiB."""
+    """512 tokens of a small GPT-2: the state has 384 columns; a matrix of its tokens, 2 MiB."""
     tracemalloc.start()
     try:
-        result = run(GPT2, 1024, samples=1, entropy=False)
+        result = run(GPT2, 512, samples=1, entropy=False)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert np.isfinite(result.V).all()
-    assert int(np.linalg.matrix_rank(result.V.values[-1, 0])) <= 768
-    assert peak < 2**30
+    assert int(np.linalg.matrix_rank(result.V.values[-1, 0])) <= 384
+    assert peak < 2**28
 
 
 def test_an_error_on_one_thread_ends_the_others() -> None:
