@@ -22,10 +22,13 @@ import symbolic as sy
 from symbolic.softmax import PROBABILITIES
 
 
-@pytest.mark.parametrize("tokens", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("tokens", [2, 3, 4, 5])
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
 def test_the_cumulant_tensor_is_what_differentiation_gives(tokens: int, order: int) -> None:
-    """Exact, all entries: two derivations that share no line."""
+    """Exact, all entries: two derivations that share no line.
+
+    Five tokens have five different indices, as many as a tensor of order 4.
+    """
     assert sy.derivative_tensor(order, tokens) == sy.differentiated_tensor(order, tokens)
 
 
