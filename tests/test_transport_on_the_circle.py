@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from shaped_attention.sphere import SphereAttention
 from shaped_attention.sphere.mean_field import cell_averages
-from tests.sphere_tokens import drawn_angles, particle_angles, two_bumps
+from tests.sphere_tokens import angle_field, drawn_angles, particle_angles, two_bumps
 
 TURN = 2.0 * math.pi
 TIMES = np.linspace(0.0, 1.0, 41)
@@ -73,7 +73,7 @@ def test_a_flow_of_tokens_has_at_least_the_energy_of_the_distance():
     for time, low, high in ((0.02, 1.0, 1.001), (2.0, 1.01, 1.2)):
         times = time * TIMES
         angles = particle_angles(attention, start, times, 1e-8)
-        speeds = attention.angle_field(torch.from_numpy(angles)).numpy()
+        speeds = angle_field(attention, torch.from_numpy(angles)).numpy()
         used = time * simpson((speeds**2).mean(-1), x=times, axis=0)
         square = np.array([distance(a, b) ** 2 for a, b in zip(angles[0], angles[-1], strict=True)])
         ratio = used / square

@@ -160,12 +160,6 @@ class SphereAttention(Attention):
         moved = self.weights(tokens @ tokens.mT, beta) @ tokens
         return -moved if self.repulsion else moved
 
-    def angle_field(self, angles: Float[Tensor, "*B N"]) -> Float[Tensor, "*B N"]:
-        """Return da_i/dt = -+sum_j w_ij sin(a_i - a_j) of tokens at angles (..., N), for d = 2."""
-        apart = angles[..., :, None] - angles[..., None, :]
-        speed = -(self.weights(torch.cos(apart)) * torch.sin(apart)).sum(-1)
-        return -speed if self.repulsion else speed
-
     @with_types
     def gram_field(
         self,

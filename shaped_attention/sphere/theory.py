@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import hyp0f1, i0, ive
+from scipy.special import i0, ive
 
 from shaped_attention.checks import (
     argument_error,
     check_count,
-    check_width,
     with_types,
 )
 from shaped_attention.sphere.attention import check_beta
@@ -78,27 +77,3 @@ def mode_growth(mode: int, beta: float, normalised: bool = True) -> float:
         raise argument_error("beta", "nonzero", beta)
     share = float(ive(mode, beta) / ive(0, beta))
     return mode**2 * share / beta * (1.0 if normalised else float(i0(beta)))
-
-
-def dirac_energy(beta: float) -> float:
-    """Return the energy e^beta / (2 beta) of one cluster: the largest of all laws, for beta >= 0.
-
-    At beta = 0 it is 1 / 2, by the convention of `SphereAttention.energy`.
-    """
-    check_beta(beta)
-    return 0.5 if beta == 0.0 else math.exp(beta) / (2.0 * beta)
-
-
-def uniform_energy(beta: float, dimension: int) -> float:
-    """Return the energy of the uniform law on S^{d-1}: the smallest of all laws, for beta >= 0.
-
-    (1 / (2 beta)) Gamma(d / 2) (2 / beta)^{d/2 - 1} I_{d/2 - 1}(beta). N tokens have a
-    larger energy, since each interacts with itself. At beta = 0 it is 0, by the convention of
-    `SphereAttention.energy`. Accurate to 1e-9 for d up to 10^5.
-    """
-    check_beta(beta)
-    check_width("dimension", dimension)
-    if beta == 0.0:
-        return 0.0
-    # Gamma(b) z^{1 - b} I_{b - 1}(2 z) = 0F1(; b; z^2), which does not underflow for large b.
-    return float(hyp0f1(0.5 * dimension, 0.25 * beta * beta)) / (2.0 * beta)

@@ -12,7 +12,6 @@ _SPHERE_INTEGRATE = "shaped_attention/sphere/integrate.py"
 _SPHERE_LAYERS = "shaped_attention/sphere/layers.py"
 _SPHERE_MEAN_FIELD = "shaped_attention/sphere/mean_field.py"
 _SPHERE_RANDOM_VALUES = "shaped_attention/sphere/random_values.py"
-_SPHERE_THEORY = "shaped_attention/sphere/theory.py"
 _SPHERE_TOKEN_ATTENTION = "shaped_attention/sphere/token_attention.py"
 _SPHERE_TWO_TOKENS = "shaped_attention/sphere/two_tokens.py"
 
@@ -48,13 +47,6 @@ SPHERE = [
         "1.0 / (np.exp(beta * left) + tokens - 1)",
         "1.0 / (np.exp(beta * left) + tokens)",
         ("test_sphere.py::test_meeting_times_are_those_of_the_curve",),
-    ),
-    Mutant(
-        "theory-uniform-energy-argument",
-        _SPHERE_THEORY,
-        "0.25 * beta * beta",
-        "0.5 * beta * beta",
-        ("test_sphere_clusters.py::test_energy_of_the_uniform_law[2]",),
     ),
     Mutant(
         "clusters-order-not-rooted",
