@@ -24,10 +24,12 @@ def bytes_of(memory: int | str | None) -> int:
     """
     if memory is None:
         return free_memory() // 2
+    if isinstance(memory, str) and memory.strip().isdecimal():
+        memory = int(memory)
     found = _SIZE.fullmatch(memory.strip()) if isinstance(memory, str) else None
     size = math.ceil(float(found[1]) * _UNITS[found[2]]) if found else memory
     if not (is_number(size) and isinstance(size, int | np.integer) and size >= 1):
-        raise argument_error("memory", "a number of bytes >= 1, or a size such as '8 GiB'", memory)
+        raise argument_error("memory", f"a number of bytes >= 1, or a size in {', '.join(_UNITS)}", memory)
     return int(size)
 
 

@@ -83,7 +83,7 @@ def _file_of(config: str | os.PathLike[str], argument: str) -> Path:
             f"{argument}={text!r} is not a folder, and nothing is downloaded; pass the object "
             f"transformers.AutoConfig.from_pretrained({text!r}){install}"
         )
-    choices = [*shipped_configurations(), "the path of a config.json"]
+    choices = [*shipped_configurations(), "or the path of a config.json"]
     raise ValueError(
         f"{argument}={text!r} is not a configuration; {did_you_mean(text.lower(), choices)}"
     )
