@@ -29,7 +29,8 @@ def bytes_of(memory: int | str | None) -> int:
     found = _SIZE.fullmatch(memory.strip()) if isinstance(memory, str) else None
     size = math.ceil(float(found[1]) * _UNITS[found[2]]) if found else memory
     if not (is_number(size) and isinstance(size, int | np.integer) and size >= 1):
-        raise argument_error("memory", f"a number of bytes >= 1, or a size in {', '.join(_UNITS)}", memory)
+        needed = f"a number of bytes >= 1, or a size in {', '.join(_UNITS)}"
+        raise argument_error("memory", needed, memory)
     return int(size)
 
 

@@ -80,7 +80,10 @@ def test_covariance(sampler, v0, message):
         ({"device": "cuda:93"}, "^device 'cuda:93': torch finds no CUDA device here$"),
         ({"dtype": "float16"}, "dtype must be 'float64' or 'float32'; got 'float16'"),
         ({"chunk": 0}, "chunk must be an integer >= 1; got 0"),
-        ({"memory": 0}, "memory must be a number of bytes >= 1, or a size in KiB, MiB, GiB, TiB; got 0"),
+        (
+            {"memory": 0},
+            "memory must be a number of bytes >= 1, or a size in KiB, MiB, GiB, TiB; got 0",
+        ),
         ({"layer": []}, r"layer must be a block or a non-empty list of blocks; got \[\]"),
         (
             {"layer": sa.ShapedAttention(0.5, mask=np.eye(2, dtype=bool))},

@@ -191,8 +191,8 @@ def test_a_size_is_read_as_messages_print_it() -> None:
         assert memory_sizes.bytes_of(memory_sizes.shown_bytes(size)) == pytest.approx(
             size, rel=5e-3
         )
-    assert memory_sizes.bytes_of("512 MiB") == memory_sizes.bytes_of("0.5GiB") == 2**29
-    for wrong in ("8 GB", "8", "GiB", "-1 GiB", 0, True, 1.5):
+    assert memory_sizes.bytes_of("512 MiB") == memory_sizes.bytes_of("536870912") == 2**29
+    for wrong in ("8 GB", "GiB", "-1 GiB", 0, True, 1.5):
         with pytest.raises(ValueError, match=r"^memory must be a number of bytes >= 1, or a size"):
             memory_sizes.bytes_of(wrong)  # type: ignore[arg-type]
     same = [
