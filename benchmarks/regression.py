@@ -25,7 +25,7 @@ import json, sys, tempfile, time, warnings
 import torch
 torch.set_num_threads(1)
 import shaped_attention as sa
-from shaped_attention.sweep import InProcess, Sweep
+from shaped_attention.sweep import Sweep
 warnings.simplefilter("ignore")
 def attention(**o): return sa.ShapedAttention(gamma=0.35, tau0=1.0, **o)
 mlp = sa.ShapedMLP(gamma=0.35)
@@ -55,7 +55,7 @@ def sweep(units):
     fixed = {"layer": "attention", "tokens": 4, "rho": 0.2, "width": 64, "depth": 64, "tau0": 1.0}
     with tempfile.TemporaryDirectory() as folder:
         grid = Sweep(fixed=fixed, axes=axes, samplers=("chain",), samples=80, block=16)
-        sa.run_sweep(grid, folder, engine=InProcess(), progress=False)
+        sa.run_sweep(grid, folder + "/grid.sweep", progress=False)
 def sampled(name, steps=None):
     m, layer, how, whole, samples = CASES[name]
     steps = steps or whole

@@ -1,7 +1,7 @@
-"""Time batch runs: the standard grid, the cost of bookkeeping, and the gain of a second worker.
+"""Time batch runs: what a unit costs besides its sampling, opening a file, a second worker.
 
-`python -m benchmarks.sweeps` (about ten minutes; one minute with `--quick`). The ratio is one of
-medians of three.
+`python -m benchmarks.sweeps` (some minutes; `--units 100000` for a large file). Bookkeeping is the
+wall time of a run less the time that its units took, which their rows hold.
 """
 
 from __future__ import annotations
@@ -12,71 +12,65 @@ import tempfile
 import time
 from pathlib import Path
 
-from shaped_attention.sweep import InProcess, Processes, Sweep, run_sweep
-from shaped_attention.sweep.engines import Engine
-from shaped_attention.sweep.store import Store
+from shaped_attention.sweep import Sweep, open_sweep, run_sweep, sweep_status
+from shaped_attention.sweep.file import SweepFile
 
-FIXED = {"layer": "attention", "tokens": 4, "rho": 0.2, "width": 300, "depth": 300, "step": 0.01}
-
-
-def grid(samples: int) -> Sweep:
-    """Return the 6 x 6 grid of gamma and tau_0, chain and SDE."""
-    axes = {
-        "gamma": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
-        "tau0": [0.5, 0.66, 0.87, 1.15, 1.52, 2.0],
-    }
-    return Sweep(fixed=FIXED, axes=axes, samples=samples)
+SMALL = {"layer": "attention", "tokens": 2, "rho": 0.2, "width": 20, "depth": 2}
+LARGE = {"layer": "attention", "tokens": 4, "rho": 0.2, "width": 300, "depth": 300}
 
 
-def small_units(units: int, samples: int, keep: str = "observables") -> Sweep:
-    """Return a sweep of `units` small units: blocks of a few samples of the chain, n = L = 300."""
+def grid(fixed: dict[str, object], units: int, block: int) -> Sweep:
+    """Return a sweep of the chain in 20 cells, with this number of units in all."""
     axes = {"gamma": [0.02 * k for k in range(1, 21)]}
-    per_cell = units // 20
-    return Sweep(
-        fixed=FIXED | {"tau0": 1.0}, axes=axes, samplers=("chain",), samples=per_cell * samples,
-        block=samples, keep=keep,
-    )  # fmt: skip
+    return Sweep(fixed, axes, samplers=("chain",), samples=units // 20 * block, block=block)
 
 
-def timed(sweep: Sweep, engine: Engine, folder: Path) -> tuple[float, float]:
+def run(sweep: Sweep, path: Path, workers: int = 1) -> tuple[float, float]:
     """Return the wall time of a run, and the sum of the times of its units."""
     began = time.perf_counter()
-    run_sweep(sweep, folder, engine=engine, progress=False)
+    run_sweep(sweep, path, workers=workers, progress=False)
     wall = time.perf_counter() - began
-    return wall, sum(Store(folder).finished().values())
+    with SweepFile(path) as file:
+        return wall, sum(found.seconds for found in file.units())
+
+
+def timed(function: object, *arguments: object) -> float:
+    """Return the median time of three calls."""
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        function(*arguments)  # type: ignore[operator]
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
 
 
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller runs")
-    quick = parser.parse_args().quick
+    parser.add_argument("--units", type=int, default=10_000)
+    units = parser.parse_args().units
     with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
-        timed(small_units(20, 32), InProcess(), root / "warm")
-        wall, _ = timed(grid(512 if quick else 4096), InProcess(), root / "grid")
-        print(f"6 x 6 grid, n = L = 300, m = 4, chain and SDE: {wall:.1f} s")
-        units = 1_000 if quick else 10_000
-        for samples in (256, 1024):
-            wall, own = timed(small_units(units, samples), InProcess(), root / f"small{samples}")
-            print(
-                f"{units} units of {samples} samples ({own / units * 1e3:.1f} ms each): "
-                f"{wall:.1f} s, bookkeeping {(wall - own) / units * 1e3:.2f} ms per unit, "
-                f"{100 * (wall - own) / wall:.1f} % of the time"
+        folder = Path(place)
+        run(grid(SMALL, 20, 4), folder / "warm.sweep")
+        path = folder / "small.sweep"
+        wall, own = run(grid(SMALL, units, 4), path)
+        print(
+            f"{units} units of 4 samples: {wall:.1f} s, of which sampling {own:.1f} s; bookkeeping "
+            f"{1e3 * (wall - own) / units:.3f} ms a unit; {path.stat().st_size / 2**20:.1f} MiB"
+        )
+        print(f"open_sweep: {timed(open_sweep, path):.2f} s")
+        print(f"sweep_status: {timed(sweep_status, path):.2f} s")
+        sweep = grid(LARGE, 200, 1024)
+        walls = {1: 0.0, 2: 0.0}
+        for workers in walls:
+            run(grid(LARGE, 40, 32), folder / f"begin{workers}.sweep", workers)
+            walls[workers] = statistics.median(
+                run(sweep, folder / f"{workers}-{turn}.sweep", workers)[0] for turn in range(3)
             )
-        times: dict[int, list[float]] = {1: [], 2: []}
-        engines = {workers: Processes(workers) for workers in times}
-        sweep = small_units(200 if quick else 1_000, 4096)
-        for workers, engine in engines.items():
-            timed(small_units(40, 32), engine, root / f"begin{workers}")
-        for turn in range(3):
-            for workers, engine in engines.items():
-                wall, _ = timed(sweep, engine, root / f"scaling{workers}-{turn}")
-                times[workers].append(wall)
-        for engine in engines.values():
-            engine.close()
-        one, two = (statistics.median(times[workers]) for workers in (1, 2))
-        print(f"processes, median of 3: one {one:.1f} s, two {two:.1f} s, ratio {one / two:.2f}")
+        print(
+            f"200 units of 1024 samples, median of 3: one worker {walls[1]:.1f} s, two "
+            f"{walls[2]:.1f} s, ratio {walls[1] / walls[2]:.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -17,15 +17,15 @@ WIDTH, SAMPLES = (20, 64) if SMALL else (300, 2048)
 GAMMAS, TAU0S = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [0.5, 1.0, 2.0]
 
 sweep = sa.Sweep(
-    samplers=["chain", "sde"], samples=SAMPLES, keep="observables",
+    samplers=["chain", "sde"], samples=SAMPLES,
     fixed={"layer": "attention", "tokens": 4, "rho": 0.2, "width": WIDTH, "depth": WIDTH,
            "step": 0.05 if SMALL else 0.01},
     axes={"gamma": GAMMAS, "tau0": TAU0S},
 )  # fmt: skip
 with tempfile.TemporaryDirectory() as folder:
-    sa.run_sweep(sweep, Path(folder) / "store")
-    summary = sa.sweep_summary(sa.open_sweep(Path(folder) / "store").load())
-ends = summary.sel(observable="mean |rho|").isel(time=-1)
+    sa.run_sweep(sweep, Path(folder) / "curves.sweep")
+    summary = sa.sweep_summary(sa.open_sweep(Path(folder) / "curves.sweep"))
+ends = summary.sel(observable="mean |rho|").isel(fraction=-1)
 
 fig, ax = plt.subplots(figsize=(6.0, 4.2), layout="constrained")
 for j, sampler in enumerate(("chain", "sde")):

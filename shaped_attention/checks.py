@@ -284,6 +284,9 @@ def check_types(function: Callable[..., Any], arguments: Mapping[str, Any]) -> N
             raise argument_error(name, " or ".join(words), arguments[name])
 
 
+_CLASSES = ("Dataset", "Executor", "Sweep")
+"""Classes of arguments besides dataclasses, by name, which does not load them."""
+
 _Kind = tuple[str, Callable[[Any], bool]]
 """A type in words, and a test of a value; None has no words."""
 
@@ -319,7 +322,7 @@ def _kind(hint: Any) -> _Kind | None:
     if origin is Sequence and arguments[0] in (int, float, str):
         words = "a list of names" if arguments[0] is str else "a list of numbers"
         return words, lambda value: _is_list(value, _KINDS[arguments[0]][1])
-    if isinstance(hint, type) and (is_dataclass(hint) or hint.__name__ == "Dataset"):
+    if isinstance(hint, type) and (is_dataclass(hint) or hint.__name__ in _CLASSES):
         article = "an" if hint.__name__[0] in "AEIOU" else "a"
         return f"{article} {hint.__name__}", lambda value: isinstance(value, hint)
     return _KINDS.get(origin or hint)

@@ -22,8 +22,7 @@ EXTRAS = {
     "cluster": ("distributed",),
     "figures": ("matplotlib", "seaborn"),
     "files": ("h5netcdf", "h5py"),
-    "parquet": ("pyarrow",),
-    "sweep": ("filelock", "numcodecs", "pandas", "zarr"),
+    "sweep": ("pydantic",),
     "trained": ("transformers",),
 }
 """Libraries, by their names in imports, that an extra of `pyproject.toml` installs."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-import xarray as xr
 from jaxtyping import install_import_hook
 
 # Array shapes in annotations are checked while the tests run (never in the kernels, which numba
@@ -58,17 +57,3 @@ def one_thread_for_each_worker() -> None:
     """Where tests run in several processes, threads of theirs would only wait for each other."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, xr.Dataset]:
-    """The same samples of a sweep, kept in the three ways."""
-    # After the hook: it sees no module that was imported before.
-    from shaped_attention.sweep import open_sweep, run_sweep
-    from tests.sweep_examples import SIZE, small
-
-    folder, found = tmp_path_factory.mktemp("sweeps"), {}
-    for keep in ("observables", "V", "reductions"):
-        run_sweep(small(**SIZE, keep=keep), folder / keep)
-        found[keep] = open_sweep(folder / keep)
-    return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,23 +52,17 @@ def command_lines(folder: Path) -> dict[str, list[list[str]]]:
     """Command lines by the command that they show; all but the last prepare it."""
     (folder / "grid.toml").write_text(SWEEP)
     sa.save(sa.simulate_chain(**RUN), folder / "chain.nc")
-    store, figures = str(folder / "grid"), ["--figures", str(folder / "figures")]
+    store, figures = str(folder / "grid.sweep"), ["--figures", str(folder / "figures")]
     sizes = ["--width", "40", "--depth", "30", "--samples", "64", "--network-samples", "16"]
     run = ["sweep", "run", str(folder / "grid.toml"), store]
     return {
         "compare": [["compare", *sizes, *figures, "--results", str(folder / "results")]],
         "model": [["model", "gpt2", "--tokens", "4", "--samples", "2", *figures]],
         "show": [["show", str(folder / "chain.nc")]],
-        "sweep plan": [["sweep", "plan", str(folder / "grid.toml")]],
         "sweep run": [run],
-        "sweep resume": [run, ["sweep", "resume", store]],
         "sweep status": [run, ["sweep", "status", store]],
-        "sweep summary": [run, ["sweep", "summary", store]],
-        "sweep verify": [run, ["sweep", "verify", store, "--json"]],
-        "sweep repair": [run, ["sweep", "repair", store]],
-        "sweep draw": [run, ["sweep", "draw", store, *figures]],
-        "sweep export": [run, ["sweep", "export", store, str(folder / "grid.csv")]],
-        "sweep extend": [run, ["sweep", "extend", store, "--samples", "16"]],
+        "sweep export": [run, ["sweep", "export", store, str(folder / "grid.nc")]],
+        "sweep repair": [run, ["sweep", "repair", store, str(folder / "saved.sweep")]],
     }
 
 
@@ -95,7 +87,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
 
     sweep = sa.Sweep(
         {"tokens": 2, "width": 8, "depth": 2, "step": 0.125, "gamma": 0.5}, {"tau0": [1.0]},
-        ("chain", "sde"), samples=8,
+        samplers=("chain", "sde"), samples=8,
     )  # fmt: skip
     (folder / "sweep.toml").write_text(
         "samplers = ['chain']\n[fixed]\nlayer = 'mlp'\ngamma = 0.5\ntokens = 2\n"
@@ -108,14 +100,8 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
     half = torch.tensor(0.5)
     of_model = sa.simulate_model(CONFIG, 2, samples=4, progress=False)
     omega = sa.scores.score_form(np.eye(2), np.eye(2))
-    store = folder / "store"
+    store = folder / "store.sweep"
     sa.run_sweep(sweep, store, progress=False)
-    copies = itertools.count()
-
-    def extend_copy(samples: Any = 16, axes: Any = None) -> Any:
-        copy = shutil.copytree(store, folder / f"copy-{next(copies)}")
-        return sa.extend_sweep(copy, samples=samples, axes=axes)
-
     data = sa.open_sweep(store)
     start = {"start": START}
     return {
@@ -167,7 +153,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         ),
         "Sweep": (sa.Sweep, {"fixed": sweep.fixed, "axes": sweep.axes}),
         "format_comparison": (sa.format_comparison, {"table": table}),
-        "extend_sweep": (extend_copy, {}),
         "vech": (sa.vech, {"v": V0}),
         "gradient_norms": (sa.gradient_norms, RUN),
         "lazy.Factors": (
@@ -204,13 +189,11 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "observables": (sa.observables, {"V": V0[None]}),
         "open_sweep": (sa.open_sweep, {"path": store}),
         "pathwise": (sa.pathwise, RUN | {"v0": torch.tensor(V0), "parameters": {"gamma": half}}),
-        "plan_sweep": (sa.plan_sweep, {"sweep": sweep}),
         "read_covariance": (sa.read_covariance, {"path": folder / "v.npy"}),
         "read_sweep": (sa.read_sweep, {"path": folder / "sweep.toml"}),
         "read_tokens": (sa.read_tokens, {"path": folder / "v.npy"}),
         "record_covariances": (sa.record_covariances, {"model": model, "inputs": inputs}),
         "rerun": (lambda result: sa.rerun(result), {"result": chain}),
-        "resume_sweep": (sa.resume_sweep, {"path": store, "progress": False}),
         "run_sweep": (sa.run_sweep, {"sweep": sweep, "path": store, "progress": False}),
         "save": (sa.save, {"result": chain, "path": folder / "again.nc"}),
         "simulate_chain": (sa.simulate_chain, RUN),
@@ -220,6 +203,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             sa.stopping.stopping_map,
             {"v0": V0, "gammas": [0.5], "tau0s": [1.0], "width": 8, "step": 0.125, "samples": 2},
         ),
+        "sweep_status": (sa.sweep_status, {"path": store}),
         "sweep_distances": (sa.sweep_distances, {"data": data}),
         "sweep_summary": (sa.sweep_summary, {"data": data}),
         "ShapedAttention": (sa.ShapedAttention, {"gamma": 0.5}),

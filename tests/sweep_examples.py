@@ -1,61 +1,130 @@
-"""Layers and a sweep that the tests of sweeps share."""
+"""A small sweep, layers that fail or die, and what a file has, for the tests of sweeps."""
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import os
+import resource
+import signal
+import sqlite3
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
 import shaped_attention as sa
-from shaped_attention.sweep import Sweep
+from shaped_attention.sweep import Sweep, run, run_sweep
+from shaped_attention.sweep.file import SweepFile
 
-FIXED = {"tokens": 2, "width": 20, "depth": 10, "step": 0.05}
+FIXED = {"tokens": 2, "width": 20, "depth": 4, "step": 0.05}
+
+TOML = """
+samplers = ["chain", "sde"]
+samples = 20
+block = 8
+[fixed]
+layer = "attention"
+tokens = 2
+width = 20
+depth = 4
+step = 0.05
+[axes]
+gamma = [0.3, 0.5]
+"""
 
 
-def small(**changes):
+def small(axes=None, **changes):
     """Chain and SDE at two strengths: three units of 8, 8 and 4 samples of each."""
-    own = {"fixed": FIXED, "axes": {"gamma": [0.3, 0.5]}, "samples": 20, "block": 8}
-    return Sweep(**(own | changes))
+    own = {"axes": {"gamma": [0.3, 0.5]} if axes is None else axes, "samples": 20, "block": 8}
+    return Sweep(changes.pop("fixed", FIXED), **(own | changes))
 
 
-def scores(strength, bias=0.0):
-    """Attention by parameters of its own."""
-    return sa.ShapedAttention(strength, query_bias=bias, key_bias=bias)
+@dataclass(frozen=True)
+class Faulty(sa.Block):
+    """A linear branch that sleeps, raises, or kills its process if that is a worker."""
+
+    gamma: float = 0.5
+    fault: str = "none"
+    limit = "it is a block for tests"
+
+    def branch(self, p, tokens, project):
+        if self.fault == "kill" and multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault == "raise":
+            raise RuntimeError("this unit always fails")
+        if self.fault == "sleep":
+            time.sleep(0.1)
+        return project(tokens, tokens.shape[-1]) / tokens.shape[-1] ** 0.5
 
 
-def ignoring(strength, ignored):
-    """A layer that does not depend on one of its parameters."""
-    return sa.ShapedAttention(strength)
+def faulty(gamma, fault="none"):
+    """A layer by parameters of its own."""
+    return Faulty(gamma, fault)
 
 
-def short(h):
-    """A layer by a parameter whose name begins that of another entry."""
-    return sa.ShapedAttention(h)
+def with_faults(faults, samples=8, block=4):
+    """Networks of `Faulty` layers, a cell for each fault."""
+    fixed = {"layer": faulty, "gamma": 0.5, "tokens": 2, "width": 8, "depth": 2}
+    axes = {"fault": list(faults)}
+    return Sweep(fixed, axes, samplers="network", samples=samples, block=block)
 
 
-def no_limit(strength):
-    """A block without an SDE."""
-    return sa.ShapedAttention(strength, centring=False)
+def bits(path):
+    """Samples and data of every unit by sampler, cell and block: not the times that they took."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        rows = db.execute("SELECT sampler, cell, block, samples, data FROM unit")
+        return {row[:3]: row[3:] for row in rows}
 
 
-def clashing(block):
-    """Attention by a parameter that has the name of a dimension of the store."""
-    return sa.ShapedAttention(block)
+def started(function, *arguments):
+    """A process that runs a function, and begins with all imports made."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["pytest", "tests.sweep_examples", "torch", "shaped_attention.samplers.network"]
+    )
+    process = context.Process(target=function, args=arguments)
+    process.start()
+    return process
 
 
-def no_layer():
-    """Something else than blocks."""
-    return 3
+def run_slowly(path, pause_in_commit=False):
+    """Run ten units of .15 s with two workers, in a group of processes; a commit may wait."""
+    os.setsid()
+    if pause_in_commit:
+        before = SweepFile._commit
+
+        def commit(self):
+            if self._db.execute("SELECT count(*) FROM unit").fetchone()[0]:
+                Path(f"{path}.committing").touch()
+                time.sleep(60.0)
+            before(self)
+
+        SweepFile._commit = commit
+    run._LONGEST_WAIT = 0.2  # so that units are written many times
+    # Forks of a process without threads begin with all imports made.
+    with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as executor:
+        run_sweep(slow(), path, executor=executor, progress=False)
 
 
-class Clock:
-    """Clock that advances by a second per reading, in place of the module `time`."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        self.now += 1.0
-        return self.now
-
-    perf_counter = monotonic
+def slow():
+    """Ten units, each of which sleeps."""
+    return with_faults(["sleep", "none"], samples=20, block=4)
 
 
-SIZE = {"samples": 300, "block": 128, "fractions": (0.5, 1.0), "fixed": FIXED | {"radius": 1.6}}
-"""Size of the sweeps that keep the same samples in three ways."""
+def try_to_write(path):
+    """Open a file for writing, and write what that raises beside it."""
+    try:
+        SweepFile(path, slow())
+    except ValueError as error:
+        Path(f"{path}.error").write_text(str(error))
+
+
+def run_into_a_full_disk(path, size):
+    """Run where files can have this many bytes, and write what it raises beside the file."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    try:
+        run_sweep(small(samples=800, block=100), path, progress=False)
+    except ValueError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        Path(f"{path}.error").write_text(str(error))

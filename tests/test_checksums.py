@@ -1,4 +1,4 @@
-"""Files of results notice damage: flipped bits, missing chunks, changed numbers, NaN."""
+"""Files of results notice damage: flipped bits, changed numbers, NaN."""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ def test_a_flipped_bit_is_noticed(chain, tmp_path):
     assert noticed > 40
 
 
-@pytest.mark.parametrize("suffix", ["nc", "zarr"])
-def test_other_numbers_are_noticed(chain, tmp_path, suffix):
+def test_other_numbers_are_noticed(chain, tmp_path):
     """A program that rewrites the file and keeps its checksums; each change names its variable."""
-    path = tmp_path / f"chain.{suffix}"
+    path = tmp_path / "chain.nc"
     stored = sa.save(chain, path)
     assert sa.load(stored).identical(chain)
-    opened = xr.open_zarr(path) if suffix == "zarr" else xr.open_dataset(path, engine="h5netcdf")
-    with opened:
+    with xr.open_dataset(path, engine="h5netcdf") as opened:
         kept = opened.attrs["checksums"]
     assert set(json.loads(kept)) == {f"variable {x}" for x in chain.variables} | {"attributes"}
     v = chain.V.to_numpy().copy()
@@ -56,10 +54,7 @@ def test_other_numbers_are_noticed(chain, tmp_path, suffix):
         (chain.transpose("sample", ...), "variable V"),
     ):
         changed = changed.assign_attrs(checksums=kept)
-        if suffix == "zarr":
-            changed.to_zarr(path, mode="w", zarr_format=2)
-        else:
-            changed.to_netcdf(path, engine="h5netcdf")
+        changed.to_netcdf(path, engine="h5netcdf")
         with pytest.raises(ValueError, match=rf"damaged since it was written \(.*{name}"):
             sa.load(path)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import subprocess
 import sys
 
 import h5py
 import numpy as np
 import pytest
-import xarray as xr
 
 import shaped_attention as sa
 
@@ -36,18 +34,9 @@ def huge_netcdf(folder):
     return folder / "huge.nc"
 
 
-def huge_zarr(folder):
-    path = folder / "huge.zarr"
-    xr.Dataset({"V": (("a", "b"), np.zeros((2, 2)))}).to_zarr(path, zarr_format=2)
-    about = json.loads((path / "V" / ".zarray").read_text())
-    (path / "V" / ".zarray").write_text(json.dumps(about | {"shape": [2**20, 2**17]}))
-    return path
-
-
 READ = {
     "npy": (huge_npy, sa.read_tokens),
     "netCDF": (huge_netcdf, sa.load),
-    "Zarr": (huge_zarr, sa.load),
 }
 
 
@@ -79,17 +68,15 @@ def test_load_has_the_limit_too(tmp_path):
     result = sa.simulate_chain(
         sa.ShapedMLP(0.5), np.eye(2), width=4, depth=2, samples=3, progress=False
     )
-    for name in ("r.nc", "r.zarr"):
-        path = sa.save(result, tmp_path / name)
-        assert sa.load(path, max_bytes=10_000).identical(result)
-        with pytest.raises(ValueError, match="at most max_bytes=100 bytes"):
-            sa.load(path, max_bytes=100)
+    path = sa.save(result, tmp_path / "r.nc")
+    assert sa.load(path, max_bytes=10_000).identical(result)
+    with pytest.raises(ValueError, match="at most max_bytes=100 bytes"):
+        sa.load(path, max_bytes=100)
 
 
-@pytest.mark.parametrize("make", [huge_netcdf, huge_zarr])
-def test_show_reads_headers(make, tmp_path):
+def test_show_reads_headers(tmp_path):
     """A terabyte is shown, in an address space of 8 GiB; the arrays of a result are not read."""
-    path = make(tmp_path)
+    path = huge_netcdf(tmp_path)
     program = (
         "import resource; from shaped_attention.commands.main import main\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
@@ -119,10 +106,5 @@ def test_whole_chunks_count(tmp_path):
         file.create_dataset(
             "V", data=np.zeros((2, 2)), chunks=(2**10, 2**10), maxshape=(None, None)
         )
-    path = tmp_path / "a.zarr"
-    xr.Dataset({"V": (("a", "b"), np.zeros((2, 2)))}).to_zarr(path, zarr_format=2)
-    about = json.loads((path / "V" / ".zarray").read_text())
-    (path / "V" / ".zarray").write_text(json.dumps(about | {"chunks": [2**10, 2**10]}))
-    for name in ("a.nc", "a.zarr"):
-        with pytest.raises(ValueError, match=f"bytes; it declares {2**23}$"):
-            sa.load(tmp_path / name, max_bytes=1000)
+    with pytest.raises(ValueError, match=f"bytes; it declares {2**23}$"):
+        sa.load(tmp_path / "a.nc", max_bytes=1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
@@ -182,7 +183,7 @@ def test_results_are_saved_and_run_again(name, tmp_path):
     ],
 )
 def test_they_are_swept(layer, samplers, fixed, axis, tmp_path):
-    size = {"layer": layer, "tokens": 3, "width": 20, "depth": 4, "step": 0.05}
+    size = {"layer": resolve_name(layer), "tokens": 3, "width": 20, "depth": 4, "step": 0.05}
     sweep = Sweep(
         samplers=samplers, samples=16, block=8, fixed=size | fixed, axes={axis: [0.2, 0.4]}
     )

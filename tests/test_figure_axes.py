@@ -9,21 +9,14 @@ import re
 from types import ModuleType
 
 import matplotlib as mpl
-import numpy as np
 import pytest
-import xarray as xr
 from matplotlib.figure import Figure
 
 import shaped_attention as sa
 from shaped_attention import plots
-from shaped_attention.figures.labels import expectation_label, observable_label, parameter_label
+from shaped_attention.figures.labels import observable_label
 from shaped_attention.figures.panels import Panels, styled
 from shaped_attention.statistics.density import observable_names
-from shaped_attention.sweep import plots as sweep_plots
-
-PLACES = ("figures", "sweep")
-NO_PANELS = {"sweep_figures"}
-"""Functions that return several Figures."""
 
 V0, BLOCK = sa.equicorrelated(3, 0.2), sa.ShapedAttention(0.6, 0.5)
 CONFIG = {
@@ -33,16 +26,9 @@ CONFIG = {
 
 
 def modules() -> list[ModuleType]:
-    found = []
-    for place in PLACES:
-        package = importlib.import_module(f"shaped_attention.{place}")
-        names = [info.name for info in pkgutil.iter_modules(package.__path__)]
-        found += [
-            importlib.import_module(f"{package.__name__}.{name}")
-            for name in names
-            if place != "sweep" or name == "plots"
-        ]
-    return found
+    package = importlib.import_module("shaped_attention.figures")
+    names = [info.name for info in pkgutil.iter_modules(package.__path__)]
+    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
 
 
 def plotting_functions(module):
@@ -66,8 +52,8 @@ def test_every_plotting_function_has_ax():
     """Those of the table below are all of them; a function without is found."""
     found = {function for module in modules() for function in plotting_functions(module)}
     drawn = {draw.__name__ for draw, _ in TABLE.values()}
-    assert {function.__name__ for function in found} - drawn == NO_PANELS
-    assert set().union(*(without_ax(module) for module in modules())) == NO_PANELS
+    assert {function.__name__ for function in found} == drawn
+    assert not any(without_ax(module) for module in modules())
     wrong = ModuleType("wrong")
     source = "def draw(data, title=None) -> Figure:\n    pass\n"
     exec(source, wrong.__dict__)
@@ -81,24 +67,11 @@ def results():
     }
 
 
-def over_a_grid(*dims):
-    values = np.arange(2.0 * 3.0 * 2.0).reshape(2, 3, 2)
-    coords = {"sampler": ["chain", "sde"], "gamma": [0.1, 0.2, 0.3], "tau0": [1.0, 2.0]}
-    return xr.DataArray(values, coords, list(coords)).transpose(*dims)
-
-
 TABLE = {
     "trajectories": (plots.trajectories, results),
     "densities": (plots.densities, results),
     "model_layers": (plots.model_layers, lambda: sa.simulate_model(CONFIG, 3, samples=4)),
-    "heat_maps": (sweep_plots.heat_maps, lambda: over_a_grid("sampler", "tau0", "gamma")),
-    "small_multiples": (
-        sweep_plots.small_multiples, lambda: over_a_grid("sampler", "tau0", "gamma")
-    ),
-    "ordered_curves": (
-        sweep_plots.ordered_curves, lambda: over_a_grid("sampler", "tau0", "gamma")
-    ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -162,13 +135,9 @@ def test_several_panels_are_lettered_and_given_axes_are_not():
 
 
 def test_labels_are_those_of_one_table():
-    """Symbols of parameters and observables; a name that has none stays as it is."""
-    assert [parameter_label(name) for name in ("gamma", "tau0", "other")] == [
-        r"$\gamma$", r"$\tau_0$", "other",
-    ]  # fmt: skip
+    """Symbols of observables."""
     assert observable_label("rho[0,2]") == r"$\rho_{0,2}$"
     assert observable_label("log V[1,1]", ["a", "b"]) == r"$\log V_{1,1}$   (“b”)"
-    assert expectation_label("mean |rho|") == r"$\mathbb{E}$ mean $|\rho|$"
     for name in observable_names(3):
         # Every name has a symbol, except where words say it.
         assert "$" in observable_label(name), name

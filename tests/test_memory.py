@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 import shaped_attention as sa
-from shaped_attention import memory_sizes, sweep
+from shaped_attention import memory_sizes
 from shaped_attention.numerics.draws import Draws
 from shaped_attention.samplers import memory, torchsde_steps
 from shaped_attention.samplers.loop import starting_paths
@@ -152,6 +151,7 @@ def test_chunks_fit_into_what_a_device_has(monkeypatch: pytest.MonkeyPatch) -> N
     from shaped_attention.samplers import steppers
 
     monkeypatch.setattr(steppers, "chunk_size", noted)
+    monkeypatch.setattr(memory, "thread_count", lambda place: 1)
     for free, expected in ((10**9, 320), (2 * 100 * 9216, 128), (10, 64)):
         monkeypatch.setattr(memory, "free_bytes", lambda place, free=free: free)
         again = sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), **run)
@@ -258,41 +258,3 @@ def test_what_cannot_fit_is_refused_before_it_is_allocated(
     with pytest.raises(ValueError, match=message):
         call()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18
-
-
-def test_units_fit_into_what_a_device_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A unit asks its device when it starts; its numbers do not depend on the answer."""
-    grid = sweep.Sweep(
-        {"tokens": 4, "width": 16, "depth": 2, "gamma": 0.3}, samplers=("network", "chain"),
-        samples=200, block=200, keep="V",
-    )  # fmt: skip
-    asked, values, together = [], [], []
-    for free in (10**9, 2 * 10 * 9216):
-
-        def free_bytes(place: str, free: int = free) -> int:
-            asked.append(place)
-            return free
-
-        monkeypatch.setattr(memory, "free_bytes", free_bytes)
-        sweep.run_sweep(grid, tmp_path / str(free), progress=False)
-        assert "cpu" in asked
-        values.append(sweep.open_sweep(tmp_path / str(free)).load())
-        plan = sweep.plan_sweep(grid)
-        assert plan.memory == free // 2
-        together.append(plan.together["chain"])
-    assert values[0].equals(values[1])
-    assert together == [200, 64]
-
-
-@pytest.mark.parametrize("sampler", ["network", "chain", "sde", "sphere", "model"])
-def test_a_plan_says_how_many_samples_move_together(sampler: str) -> None:
-    fixed: dict[str, dict[str, Any]] = {
-        "sphere": {"layer": "sphere", "tokens": 3, "dimension": 4, "horizon": 0.1, "beta": 1.0},
-        "model": {"layer": "model", "config": "gpt2", "tokens": 2, "n_layer": 1, "n_embd": 24},
-    }
-    layer = {"tokens": 4, "width": 16, "depth": 2, "gamma": 0.3, "step": 0.125}
-    grid = sweep.Sweep(
-        fixed.get(sampler, layer), samplers=(sampler,), samples=100, block=50,
-        names=("mean |rho|",),
-    )  # fmt: skip
-    assert sweep.plan_sweep(grid).together == {sampler: 50}

@@ -14,7 +14,7 @@ from shaped_attention.commands.main import load, main
 
 HEAVY = {
     "dask", "matplotlib", "numba", "pandas", "scipy", "seaborn", "sympy", "torch", "torchsde",
-    "transformers", "xarray", "zarr",
+    "transformers", "xarray",
 }  # fmt: skip
 """Libraries that take a tenth of a second or more to load."""
 
@@ -121,7 +121,7 @@ CHAIN = (
 def test_a_chain_loads_what_it_uses():
     """What draws, reads files, integrates or measures distances is not loaded, nor is torch."""
     needless = {
-        "matplotlib", "seaborn", "sympy", "torch", "torchsde", "transformers", "zarr",
+        "matplotlib", "seaborn", "sympy", "torch", "torchsde", "transformers",
         "scipy.integrate", "scipy.optimize", "scipy.stats",
     }  # fmt: skip
     modules = loaded(CHAIN, 600.0)

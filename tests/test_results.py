@@ -40,7 +40,6 @@ def sde(layer, **options):
 
 
 SAMPLERS = pytest.mark.parametrize("sampler", [network, chain, sde])
-SUFFIXES = pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 LAYERS = {
     "attention and MLP": [ShapedAttention(0.5, 0.7), ShapedMLP(0.4, 0.3, -0.9)],
     "causal": [ShapedAttention(0.5, 0.7, mask="causal")],
@@ -76,11 +75,10 @@ def assert_same(first, second):
 
 
 @SAMPLERS
-@SUFFIXES
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_saved_loaded_and_run_again(sampler, suffix, options, tmp_path):
+def test_saved_loaded_and_run_again(sampler, options, tmp_path):
     result = sampler(LAYER, **options)
-    path = tmp_path / "new" / f"result{suffix}"
+    path = tmp_path / "new" / "result.nc"
     assert sa.save(result, path) == path
     loaded = sa.load(str(path))
     assert_same(result, loaded)
@@ -96,9 +94,8 @@ def test_some_stopping_times_above_are_infinite_and_some_are_not():
         assert not stopped.all()
 
 
-@SUFFIXES
-def test_saved_over_an_older_result(suffix, tmp_path):
-    path = tmp_path / f"result{suffix}"
+def test_saved_over_an_older_result(tmp_path):
+    path = tmp_path / "result.nc"
     sa.save(chain(LAYER, save_every=1, samples=20), path)
     result = sde(LAYER)
     sa.save(result, path)
@@ -106,9 +103,8 @@ def test_saved_over_an_older_result(suffix, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@SUFFIXES
-def test_a_link_gives_way_and_what_it_points_to_stays(suffix, tmp_path):
-    old, link = tmp_path / f"old{suffix}", tmp_path / f"link{suffix}"
+def test_a_link_gives_way_and_what_it_points_to_stays(tmp_path):
+    old, link = tmp_path / "old.nc", tmp_path / "link.nc"
     sa.save(chain(LAYER), old)
     link.symlink_to(old)
     sa.save(sde(LAYER), link)
@@ -117,23 +113,21 @@ def test_a_link_gives_way_and_what_it_points_to_stays(suffix, tmp_path):
     assert sorted(tmp_path.iterdir()) == [link, old]
 
 
-@SUFFIXES
-def test_a_loaded_result_does_not_need_its_file(suffix, tmp_path):
-    path = sa.save(chain(LAYER), tmp_path / f"result{suffix}")
+def test_a_loaded_result_does_not_need_its_file(tmp_path):
+    path = sa.save(chain(LAYER), tmp_path / "result.nc")
     loaded = sa.load(path)
     path.rename(tmp_path / "moved")
     assert_same(loaded, chain(LAYER))
 
 
-@SUFFIXES
-def test_large_specifications(suffix, tmp_path):
+def test_large_specifications(tmp_path):
     """A covariance of 64 tokens is more than the 64 KB of a classic HDF5 attribute."""
     x = np.random.default_rng(0).standard_normal((64, 80))
     wide = sa.simulate_chain(
         ShapedAttention(0.5), sa.covariance_of(x), width=64, depth=1, samples=1
     )
     assert len(wide.attrs["specification"]) > 2**16
-    assert_same(sa.load(sa.save(wide, tmp_path / f"result{suffix}")), wide)
+    assert_same(sa.load(sa.save(wide, tmp_path / "result.nc")), wide)
 
 
 @SAMPLERS
@@ -199,10 +193,9 @@ def test_specifications_of_what_is_no_result(tmp_path):
                 function(other)
 
 
-@SUFFIXES
-def test_another_format(suffix, tmp_path):
+def test_another_format(tmp_path):
     result = chain(LAYER).assign_attrs(format=provenance.FORMAT + 1)
-    loaded = sa.load(sa.save(result, tmp_path / f"result{suffix}"))
+    loaded = sa.load(sa.save(result, tmp_path / "result.nc"))
     for function in (sa.specification, sa.layer_of, sa.rerun):
         with pytest.raises(ValueError, match=r"^result has format 5; this version reads only 4"):
             function(loaded)

@@ -5,22 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
-from shaped_attention.io.storage import write_durably, written
+from shaped_attention.io.storage import written
 
 
-def by_library(path):
-    with written(path) as draft:
-        draft.write_bytes(b"new")
-
-
-def by_bytes(path):
-    write_durably(path, b"new")
-
-
-@pytest.mark.parametrize("write", [by_library, by_bytes])
-def test_a_file_is_on_the_disk_before_it_is_moved(write, tmp_path, monkeypatch):
+def test_a_file_is_on_the_disk_before_it_is_moved(tmp_path, monkeypatch):
     """A crash of the machine in between leaves the old file, and not an empty new one."""
     path, seen = tmp_path / "file", []
     path.write_bytes(b"old")
@@ -36,7 +24,8 @@ def test_a_file_is_on_the_disk_before_it_is_moved(write, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", noted_fsync)
     monkeypatch.setattr(Path, "replace", noted_replace)
-    write(path)
+    with written(path) as draft:
+        draft.write_bytes(b"new")
     assert path.read_bytes() == b"new"
     node = path.stat().st_ino
     assert seen == [("fsync", node, b"old"), ("replace", node, b"old")]

@@ -11,8 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shaped_attention.sweep.engines import _interrupts_held
-
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios"}
 NAMES = {
@@ -28,7 +26,7 @@ NAMES = {
 SCRIPT = f"""
 import fcntl, os, shutil, signal, sys
 # The libraries are those of this system: only the package meets what is missing.
-import filelock, h5netcdf, numba, pandas, scipy.stats, torch, xarray, zarr
+import h5netcdf, numba, pydantic, scipy.stats, torch, xarray
 
 for module in {sorted(MODULES)}:
     sys.modules[module] = None
@@ -82,13 +80,4 @@ def test_a_chain_and_a_sweep_run_without_posix(tmp_path):
         cwd=tmp_path, env=environment, text=True, check=False, capture_output=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    assert int(done.stdout) > 4
-
-
-def test_interrupts_are_not_held_where_that_is_impossible(monkeypatch):
-    import signal
-
-    monkeypatch.delattr(signal, "pthread_sigmask")
-    with _interrupts_held():
-        done = True
-    assert done
+    assert int(done.stdout) == 1

@@ -14,7 +14,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from shaped_attention.sweep.store import StoreError
 from tests.public_calls import calls
 
 
@@ -26,9 +25,6 @@ class Wrong:
 
 
 WRONG = {"text": "x y", "object": Wrong()}
-
-_ENTRIES = {"names": "observables"}
-"""What a sweep's faults call a field: the entry of its file."""
 
 
 def answers(function: Any, good: dict[str, Any]) -> dict[str, str]:
@@ -48,11 +44,9 @@ def answers(function: Any, good: dict[str, Any]) -> dict[str, str]:
             try:
                 function(**good | {name: value})
                 found[f"{name}={kind}"] = "accepted"
-            except (ValueError, TypeError, FileNotFoundError, StoreError) as error:
+            except (ValueError, TypeError, FileNotFoundError) as error:
                 # A path names the file, of which it may say several things.
-                known = _ENTRIES.get(name, name) in str(error) or (
-                    isinstance(value, str) and value in str(error)
-                )
+                known = name in str(error) or (isinstance(value, str) and value in str(error))
                 found[f"{name}={kind}"] = f"named: {error}" if known else repr(error)
             except Exception as error:
                 found[f"{name}={kind}"] = repr(error)

@@ -13,7 +13,7 @@ import click
 def show_command(path: Path) -> None:
     """Print the contents of a saved result and the call that produced it.
 
-    PATH is the .nc file or the .zarr folder of the result. Its arrays are neither read nor
+    PATH is the .nc file of the result. Its arrays are neither read nor
     verified.
     """
     from shaped_attention.io.inputs import MAX_BYTES

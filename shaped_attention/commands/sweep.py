@@ -5,180 +5,167 @@ What a command needs is imported when it runs, so that help texts load no librar
 
 from __future__ import annotations
 
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
-from shaped_attention.commands.options import (
-    Group,
-    InputError,
-    check_new,
-    figures_option,
-    overwrite_option,
-    save_png,
-)
-from shaped_attention.commands.sweep_run import file_argument, resume, run
-from shaped_attention.commands.sweep_state import (
-    repair,
-    resuming,
-    shape_of,
-    status,
-    store_argument,
-    summary,
-    units_of,
-    verify,
-)
+from shaped_attention.commands.interrupts import interrupts
+from shaped_attention.commands.options import INCOMPLETE, Group, progress_option
+
+_store = click.argument("store", type=click.Path(path_type=Path))
 
 
-class SweepGroup(Group):
-    """The commands of sweeps, with what stores and workers raise as sentences."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
-        except MemoryError:
-            raise click.ClickException("not enough memory for this command") from None
-        except OSError as error:
-            from shaped_attention.io.storage import reason
-
-            raise InputError(f"{error.filename or 'a file'}: {reason(error)}") from None
-        except RuntimeError as error:
-            from shaped_attention.sweep.store_records import StoreError, UnwritableError
-
-            if isinstance(error, UnwritableError | BrokenExecutor):
-                raise click.ClickException(str(error)) from None
-            if isinstance(error, StoreError):
-                raise InputError(str(error)) from None
-            raise
-
-
-@click.group(name="sweep", cls=SweepGroup)
+@click.group(name="sweep", cls=Group)
 def sweep_command() -> None:
     """Run grids of parameters in batches; an interrupt never loses finished work."""
 
 
 @sweep_command.command()
-@file_argument
-def plan(file: Path) -> None:
-    """Check the sweep in FILE (TOML) and estimate its cost.
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("store", type=click.Path(path_type=Path), required=False)
+@click.option("--workers", type=int, help="Number of local processes with one thread each; 1 means "
+              "this process, with all threads.  [default: 1]")  # fmt: skip
+@click.option("--devices", metavar="LIST", help="Run one process on each of these devices, for "
+              "example cuda:0,cuda:1.")  # fmt: skip
+@click.option("--dask", metavar="ADDRESS", help="Run on the workers of the Dask scheduler at this "
+              "address (extra `cluster`).")  # fmt: skip
+@click.option("--seconds", type=float, help="Time after which no unit starts.  [default: `seconds` "
+              "of the sweep, if given]")  # fmt: skip
+@click.option("--accept-changed-code", is_flag=True, help="Continue even if the units come from "
+              "other code or versions; STORE records it.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Check the sweep, time a few samples, print the "
+              "estimate for one worker, and run nothing.")  # fmt: skip
+@progress_option
+def run(
+    file: Path,
+    store: Path | None,
+    workers: int | None,
+    devices: str | None,
+    dask: str | None,
+    seconds: float | None,
+    accept_changed_code: bool,
+    dry_run: bool,
+    progress: bool | None,
+) -> None:
+    """Run the sweep in FILE (TOML), or what is left of it, into STORE (NAME.sweep).
 
-    Prints the numbers of cells and units, the size of the store, and the expected time, which is
-    estimated from a few samples.
+    FILE can be the STORE of a sweep without functions of its own, which is then continued. The exit
+    status is 3 if units are left.
     """
+    if sum(option is not None for option in (workers, devices, dask)) > 1:
+        raise ValueError("--workers, --devices, --dask: give at most one of the three")
+    store = file if store is None and file.suffix == ".sweep" else store
+    if store is None and not dry_run:
+        raise ValueError("STORE must be the file to write, NAME.sweep")
+    command = " ".join(["shaped-attention sweep run", *map(shlex.quote, sys.argv[3:])])
+    with _until_interrupted(command), ExitStack() as stack:
+        with interrupts(signal.SIGINT, signal.SIGTERM, held=True):
+            from shaped_attention.progress import duration
+            from shaped_attention.sweep.estimate import estimate
+            from shaped_attention.sweep.run import run_sweep
+            from shaped_attention.sweep.toml import read_sweep
+        sweep = read_sweep(file)
+        if store is None or dry_run:
+            cells = " x ".join(map(str, sweep.shape)) or "1"
+            click.echo(f"{sweep.unit_count} units: {cells} cells, {sweep.samples} samples each")
+            for sampler, time in estimate(sweep).items():
+                click.echo(f"{sampler}: about {duration(time)}")
+            return
+        executor = None
+        if dask is not None:
+            from distributed import Client
+
+            client = stack.enter_context(Client(dask))
+            workers, executor = sum(client.nthreads().values()) or None, client.get_executor()
+        try:
+            report = run_sweep(
+                sweep, store, executor=executor, workers=workers, seconds=seconds,
+                devices=devices.split(",") if devices else (), progress=progress,
+                accept_changed_code=accept_changed_code,
+            )  # fmt: skip
+        except BrokenExecutor as error:
+            raise click.ClickException(f"{error}; to continue: {command}") from None
+    click.echo(f"{report.finished} units in {store} after {duration(report.seconds)}")
+    if report.failed:
+        click.echo(f"{report.failed} units failed: shaped-attention sweep status {store}", err=True)
+    if report.left:
+        click.echo(f"{report.left} units left; to continue: {command}", err=True)
+    if report.failed or report.left:
+        raise click.exceptions.Exit(INCOMPLETE)
+
+
+@sweep_command.command()
+@_store
+@click.option("--cells", is_flag=True, help="Print how many units of each cell are done.")
+def status(store: Path, cells: bool) -> None:
+    """Print how much of the sweep in STORE is done, even while it runs."""
     from shaped_attention.progress import duration
-    from shaped_attention.sweep.plan import plan_sweep
+    from shaped_attention.sweep.reading import sweep_status
+
+    state = sweep_status(store)
+    click.echo(f"{store}: {state.done} of {state.units} units done, {len(state.failures)} failed, "
+               f"{state.damaged} damaged")  # fmt: skip
+    if state.seconds_left:
+        click.echo(f"about {duration(state.seconds_left)} left on one worker")
+    for change in state.code_changes:
+        click.echo(f"code changed after {change['units']} units, at {change['at']}: "
+                   f"{'; '.join(change['changed'])}")  # fmt: skip
+    for sampler, cell, block, message in state.failures:
+        click.echo(f"failed: {sampler}, cell {cell or 'only'}, block {block}: {message}")
+    if cells:
+        for point, done in state.by_cell:
+            place = ", ".join(f"{name}={value}" for name, value in point.items())
+            click.echo(f"{place or 'the only cell'}: {done} units")
+
+
+@sweep_command.command()
+@_store
+@click.argument("file", type=click.Path(path_type=Path))
+def export(store: Path, file: Path) -> None:
+    """Write the sweep in STORE to FILE (.nc), as the Dataset of `open_sweep`."""
+    from shaped_attention.io.storage import written
+    from shaped_attention.sweep.reading import open_sweep
+
+    if file.suffix != ".nc":
+        raise ValueError(f"FILE must have the name of a netCDF file, NAME.nc; got {file}")
+    data = open_sweep(store)
+    with written(file) as draft:
+        data.to_netcdf(draft, engine="h5netcdf")
+    click.echo(f"written: {file}")
+
+
+@sweep_command.command()
+@_store
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option("--sweep", "file", type=click.Path(path_type=Path), help="TOML file of the sweep, if "
+              "STORE has lost its specification.")  # fmt: skip
+def repair(store: Path, new: Path, file: Path | None) -> None:
+    """Copy every unit of the damaged STORE that is intact to the file NEW."""
+    from shaped_attention.sweep.repair import repair_sweep
     from shaped_attention.sweep.toml import read_sweep
 
-    sweep = read_sweep(file)
-    cost = plan_sweep(sweep)
-    click.echo(f"cells     {cost.cells}: {shape_of(sweep)}")
-    click.echo(f"samplers  {', '.join(sweep.samplers)}; {sweep.samples} samples each, at most")
-    click.echo(f"units     {cost.units} of {sweep.block} samples, {_size(cost.unit_bytes)} each")
-    moving = ", ".join(f"{count} of {name}" for name, count in cost.together.items())
-    click.echo(f"memory    {_size(cost.memory)} on {sweep.device}, so that {moving} move together")
-    click.echo(f"store     {_size(cost.store_bytes)} before compression (keep = {sweep.keep!r})")
-    parts = ", ".join(f"{name} {duration(s)}" for name, s in cost.by_sampler.items())
-    click.echo(f"time      about {duration(cost.seconds)} in one process ({parts}),")
+    saved, units = repair_sweep(store, new, None if file is None else read_sweep(file))
     click.echo(
-        f"          and {duration(cost.start_seconds)} in each process that compiles or loads its "
-        "kernels, as this one did"
+        f"{new}: {saved} of {units} units; to draw the others: shaped-attention sweep run {new}"
     )
 
 
-for _command in (run, resume, status, summary, verify, repair):
-    sweep_command.add_command(_command)
-
-
-@sweep_command.command()
-@store_argument
-@click.option(
-    "--observable", default="mean |rho|", show_default=True, help="Name of the observable to plot."
-)
-@figures_option
-def draw(store: Path, observable: str, figures: Path) -> None:
-    """Plot the sweep in the folder STORE.
-
-    The figures show means, distances between chain and SDE, and fractions of stopped paths.
-    """
-    from shaped_attention.io.storage import check_writable
-    from shaped_attention.sweep import plots as sweep_plots
-    from shaped_attention.sweep.reading import open_sweep, sweep_distances, sweep_summary
-
-    check_writable(figures, "figures")
-    data = open_sweep(store)
-    summary = sweep_summary(data)
-    both = {"chain", "sde"} <= set(data["sampler"].values) and "V" not in data
-    distances = sweep_distances(data) if both else None
-    drawn = sweep_plots.sweep_figures(data, summary, distances, observable)
-    for name, figure in drawn.items():
-        click.echo(save_png(figure, figures / f"sweep-{name}.png"))
-
-
-@sweep_command.command()
-@store_argument
-@click.argument("output", type=click.Path(path_type=Path))
-@click.option(
-    "--summary/--values",
-    default=None,
-    help="Write means with their intervals, or all samples.  [default: --summary for .csv and "
-    ".parquet, --values for .nc and .zarr]",
-)
-@overwrite_option
-def export(store: Path, output: Path, summary: bool | None, overwrite: bool) -> None:
-    """Write the sweep in STORE to OUTPUT: .nc, .zarr, .csv or .parquet.
-
-    A table (CSV or Parquet) has one row per cell, sampler, time and observable, or with --values
-    one row per cell, sampler, time and sample.
-    """
-    from shaped_attention.sweep.tables import check_suffix, export_sweep
-
-    check_suffix(output)
-    check_new("another name", overwrite, [output])
-    export_sweep(store, output, summary)
-    click.echo(output)
-
-
-@sweep_command.command()
-@store_argument
-@click.option("--samples", type=int, help="New, larger number of samples per cell and sampler.")
-@click.option("--axis", "axes", multiple=True, metavar="NAME=VALUES",
-              help="Values to append to an axis, written as in TOML: gamma=0.7,0.8 or "
-              "'tau0={ logspace = [3, 5, 3] }'. Can be repeated.")  # fmt: skip
-def extend(store: Path, samples: int | None, axes: tuple[str, ...]) -> None:
-    """Extend the sweep in STORE by more samples, or by values on its axes.
-
-    This only changes the specification; `shaped-attention sweep resume STORE` then runs what is
-    missing. If the last block was not full and needs more samples, its samples are deleted and
-    computed again.
-    """
-    from shaped_attention.sweep.extension import extend_sweep
-    from shaped_attention.sweep.store import Store
-    from shaped_attention.sweep.toml import read_axis
-
-    if samples is None and not axes:
-        raise ValueError("give --samples, --axis or both")
-    further: dict[str, list[Any]] = {}
-    for text in axes:
-        name, values = read_axis(text)
-        further.setdefault(name, []).extend(values)
-    sweep = extend_sweep(store, samples=samples, axes=further)
-    left = units_of(sweep) - len(Store(store).finished())
-    at_most = " at most" if sweep.target else ""
-    click.echo(
-        f"{store}: {shape_of(sweep)}; {sweep.samples} samples each{at_most}; {left} units to run"
-    )
-    click.echo(f"to run them: {resuming(sweep, store)}")
-
-
-def _size(count: int) -> str:
-    """Return a number of bytes in words."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000  # type: ignore[assignment]
-    return f"{count:.3g} TB"
+@contextmanager
+def _until_interrupted(command: str) -> Iterator[None]:
+    """End with the status of an incomplete run when interrupted, and print what continues it."""
+    with interrupts(signal.SIGINT, signal.SIGTERM) as received:
+        try:
+            yield
+        except click.exceptions.Exit:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            if not received and not isinstance(error, KeyboardInterrupt):
+                raise
+            click.echo(f"interrupted; to continue: {command}", err=True)
+            raise click.exceptions.Exit(INCOMPLETE) from None

@@ -19,7 +19,6 @@ import matplotlib as mpl
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -49,8 +48,6 @@ _DISTINCT = "#0f5fa8", "#f2a21e", "#5a0f4a", "#14a37f", "#c8501e", "#93d0f5", "#
 _MORE = "#999933", "#332288", "#b4b4b4"
 """Distinct in colour; in grey print, only the line style tells them from the first seven."""
 COLORS = sns.color_palette([*_DISTINCT, *_MORE])
-UNRESOLVED = "0.85"
-"""Colour of what the samples do not resolve."""
 
 
 def look(index: int) -> dict[str, Any]:
@@ -91,8 +88,6 @@ class Panels:
         Size of a new figure, in inches.
     columns
         Number of columns of a new figure; by default all panels are in one row.
-    titles
-        Whether the names are the titles of the panels.
     subplots
         Further arguments of `Figure.subplots`, such as `sharey`.
 
@@ -108,7 +103,6 @@ class Panels:
         names: Sequence[str],
         size: tuple[float, float],
         columns: int | None = None,
-        titles: bool = False,
         **subplots: Any,
     ) -> None:
         self.given = ax
@@ -116,8 +110,6 @@ class Panels:
         self._columns = min(columns or count, count)
         self.axes = self._new(size, count, subplots) if ax is None else _checked(ax, names)
         self.figure: Any = self.axes[0].figure
-        for axis, name in zip(self.axes, names, strict=True) if titles else ():
-            axis.set_title(name, fontsize="medium")
 
     def _new(self, size: tuple[float, float], count: int, subplots: dict[str, Any]) -> list[Axes]:
         # A bare Figure, not pyplot: nothing is kept open and no display is needed.
@@ -149,10 +141,6 @@ class Panels:
             axis.set_xlabel(x)
         for axis in self.left:
             axis.set_ylabel(y)
-
-    def colorbar(self, shades: ScalarMappable, axes: Sequence[Axes], **options: Any) -> None:
-        """Add a colour bar next to these panels."""
-        self.figure.colorbar(shades, ax=list(axes), **options)
 
     def finish(
         self, title: str | None, *, note: str = "", legend: bool = False, columns: int | None = None

@@ -57,7 +57,7 @@ def layer_of(result: xr.Dataset, *, blocks: Sequence[type[Block]] = ()) -> list[
 
 @with_types
 def save(result: xr.Dataset, path: str | Path) -> Path:
-    """Write a Dataset to a netCDF file (``.nc``) or a Zarr store (``.zarr``).
+    """Write a Dataset to a netCDF file (``.nc``).
 
     The file is written next to `path` and moved into place at the end, so that a failure leaves no
     partial file. An existing file is replaced. The file stores checksums of all variables and of
@@ -66,21 +66,17 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
     Raises
     ------
     ValueError
-        If the suffix is neither .nc nor .zarr, the Dataset cannot be written there, or V, a
-        stopping time is NaN.
+        If the suffix is not .nc, the Dataset cannot be written there, or a V or a stopping time is
+        NaN.
     """
     target = Path(path)
     _check_numbers(result, "result")
-    if target.suffix not in (".nc", ".zarr"):
-        raise argument_error("path", "a name that ends in .nc or .zarr", str(path))
-    _import_library(target)
+    if target.suffix != ".nc":
+        raise argument_error("path", "a name that ends in .nc", str(path))
+    _import_library()
     with written(target) as draft:
         summed = result.assign_attrs({ATTRIBUTE: json.dumps(checksums(result), sort_keys=True)})
-        if target.suffix == ".nc":
-            summed.to_netcdf(draft, engine="h5netcdf")
-        else:
-            # Format 3 does not yet specify how strings such as the observables' names are stored.
-            summed.to_zarr(draft, mode="w", zarr_format=2, consolidated=True)
+        summed.to_netcdf(draft, engine="h5netcdf")
     return target
 
 
@@ -91,18 +87,17 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> xr.Dataset:
     Parameters
     ----------
     path
-        A netCDF file (``.nc``) or a Zarr store (``.zarr``).
+        A netCDF file.
     max_bytes
         Largest number of bytes that the variables may take in memory, checked before they are read.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file or store.
+        If there is no such file.
     ValueError
-        If it is not a readable netCDF file or Zarr store, is larger than `max_bytes`, a part of the
-        result is missing, or it differs from its checksums. Files from other programs, which have
-        no checksums, are not verified.
+        If it is not a readable netCDF file, is larger than `max_bytes`, or differs from its
+        checksums. Files from other programs, which have no checksums, are not verified.
     """
     place = f"path={str(path)!r}"
     with opened(Path(path), max_bytes) as lazy, reading(place):
@@ -115,7 +110,6 @@ def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> xr.Dataset:
             wrong = [ATTRIBUTE]
         if wrong:
             raise ValueError(f"{place}: damaged since it was written ({', '.join(wrong)})")
-    # A missing file of a Zarr store reads as NaN.
     _check_numbers(dataset, place)
     return dataset
 
@@ -136,30 +130,26 @@ def _check_numbers(data: xr.Dataset, place: str) -> None:
 
 @contextmanager
 def opened(path: Path, max_bytes: int, coordinates_only: bool = False) -> Iterator[xr.Dataset]:
-    """Open a netCDF file or a Zarr store, of which only one-dimensional coordinates are read.
+    """Open a netCDF file, of which only one-dimensional coordinates are read.
 
     Raise ValueError if it is not readable, or declares more than `max_bytes` bytes; with
     `coordinates_only`, in its one-dimensional arrays.
     """
     place = f"path={str(path)!r}"
     if not path.exists():
-        raise FileNotFoundError(f"{place}: there is no such file or store")
-    zarr = path.suffix == ".zarr"
-    _import_library(path)
+        raise FileNotFoundError(f"{place}: there is no such file")
+    _import_library()
     with reading(place):
-        arrays = _zarr_arrays(path) if zarr else _netcdf_arrays(path)
+        if not path.is_file():
+            raise ValueError("not a plain file")  # a pipe would wait for ever
         declared = sum(
             math.prod(shape) * size
-            for shape, size in arrays
+            for shape, size in _arrays(path)
             if not coordinates_only or len(shape) == 1
         )
     check_declared(place, declared, max_bytes)
     with reading(place):
-        if zarr:
-            _check_metadata(path)
-            dataset = xr.open_zarr(path, consolidated=False, chunks=None)
-        else:
-            dataset = xr.open_dataset(path, engine="h5netcdf")
+        dataset = xr.open_dataset(path, engine="h5netcdf")
     with dataset:
         yield dataset
 
@@ -170,52 +160,31 @@ def reading(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{place}: not a netCDF file or Zarr store ({reason(error)})") from error
+        raise ValueError(f"{place}: not a netCDF file ({reason(error)})") from error
 
 
-def _check_metadata(path: Path) -> None:
-    """Raise ValueError if a file that the consolidated metadata of a Zarr store list is missing."""
-    if (copy := path / ".zmetadata").exists():
-        for name in json.loads(copy.read_bytes())["metadata"]:
-            if not (path / name).exists():
-                raise ValueError(f"{name} is missing")
-
-
-def _netcdf_arrays(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield the shapes that are read of the arrays of a netCDF file, and the bytes of an entry."""
+def _arrays(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the shapes that are read of the arrays of a file, and the bytes of an entry."""
     import h5py
 
     with h5py.File(path, "r") as file:
         for entry in file.values():
             if isinstance(entry, h5py.Dataset) and entry.shape is not None:
-                yield _chunked(entry.shape, entry.chunks), entry.dtype.itemsize
-
-
-def _zarr_arrays(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield the shapes that are read of the arrays of a Zarr store, and the bytes of an entry."""
-    import zarr
-
-    for _, array in zarr.open_group(path, mode="r", use_consolidated=False).arrays():
-        # Text of any length has no fixed size; a pointer is the least it takes.
-        yield _chunked(array.shape, array.chunks), getattr(array.dtype, "itemsize", 8)
-
-
-def _chunked(shape: tuple[int, ...], chunks: tuple[int, ...] | None) -> tuple[int, ...]:
-    """Return the sizes that reading an array takes: a library reads whole chunks."""
-    return tuple(map(max, shape, chunks or shape))
+                # The library reads whole chunks.
+                yield (
+                    tuple(map(max, entry.shape, entry.chunks or entry.shape)),
+                    entry.dtype.itemsize,
+                )
 
 
 @extras()
-def _import_library(path: Path) -> None:
-    """Import the library that reads and writes a format, or raise the error that names its extra.
+def _import_library() -> None:
+    """Import the libraries of netCDF, or raise the error that names their extra.
 
     It takes a tenth of a second or more, which results that stay in memory do not need.
     """
-    if path.suffix == ".zarr":
-        import zarr  # noqa: F401
-    else:
-        import h5netcdf  # noqa: F401
-        import h5py  # noqa: F401
+    import h5netcdf  # noqa: F401
+    import h5py  # noqa: F401
 
 
 def checksums(data: xr.Dataset) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -37,7 +36,7 @@ class SphereCell:
     tolerance: float
 
     @classmethod
-    def parameters(cls, layer: str) -> tuple[str, ...]:
+    def parameters(cls, layer: Any) -> tuple[str, ...]:
         """Return the names that a sweep of flows may fix or vary."""
         return (*_FIELD, "tokens", "dimension", "horizon", "tolerance")
 
@@ -56,12 +55,6 @@ class SphereCell:
         attention = SphereAttention(**{name: values[name] for name in _FIELD if name in values})
         return cls(attention, tokens, dimension, float(horizon), tolerance)
 
-    def cost(self, sampler: str) -> float:
-        """Return an estimate; the flow chooses its steps from its tolerance."""
-        beta = self.attention.beta
-        speed = 1.0 if self.attention.normalised else math.exp(min(max(beta, 0.0), _STEEPEST))
-        return (1.0 + self.horizon * speed) * self.tokens**2 * (self.dimension + 8)
-
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the times at these fractions of the horizon; there is no grid."""
         return [fraction * self.horizon for fraction in fractions]
@@ -70,14 +63,6 @@ class SphereCell:
         """Raise ValueError for float32, in which the flow is not computed."""
         if dtype != "float64":
             raise argument_error("dtype", "'float64' for flows on the sphere", dtype)
-
-    def identity(self, sampler: str) -> str:
-        """Return a text that two cells share if their flows are the same."""
-        return repr(self)
-
-    def together(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> int:
-        """Return the samples that the flow takes together: all of a unit, or the chunk."""
-        return min(settings["samples"], settings["chunk"] or settings["samples"])
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the flow."""

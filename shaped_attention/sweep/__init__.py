@@ -2,7 +2,7 @@
 
 A `Sweep` (or a TOML file, `read_sweep`) is divided into work units. A unit is a block of samples of
 one cell and sampler, and a pure function of the sweep and of integer keys. `run_sweep` hands the
-units to an engine and writes each into its place in a Zarr store; `open_sweep` reads the store.
+units to an executor and writes each into one SQLite file; `open_sweep` reads the file.
 """
 
 import lazy_loader

@@ -1,27 +1,19 @@
-from .engines import ExecutorEngine, InProcess, Processes, dask_engine
-from .extension import extend_sweep
-from .grid import Target
-from .plan import plan_sweep
-from .reading import open_sweep, sweep_distances, sweep_summary
-from .run import resume_sweep, run_sweep
-from .specification import Sweep
-from .specification_faults import SweepFaultsError
+from .file import SweepFileError
+from .reading import open_sweep, sweep_distances, sweep_status, sweep_summary
+from .repair import repair_sweep
+from .run import run_sweep
+from .specification import Sweep, SweepFaultsError
 from .toml import read_sweep
 
 __all__ = [
-    "ExecutorEngine",
-    "InProcess",
-    "Processes",
     "Sweep",
     "SweepFaultsError",
-    "Target",
-    "dask_engine",
-    "extend_sweep",
+    "SweepFileError",
     "open_sweep",
-    "plan_sweep",
     "read_sweep",
-    "resume_sweep",
+    "repair_sweep",
     "run_sweep",
     "sweep_distances",
+    "sweep_status",
     "sweep_summary",
 ]

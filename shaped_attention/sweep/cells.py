@@ -6,11 +6,12 @@ The rest of the sweep uses only the protocol `Cell`; the table `CELLS` lists its
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-# A store is read without the blocks and without xarray, whose imports take a second.
+from shaped_attention.checks import suggestion
+
+# A file is read without the blocks and without xarray, whose imports take a second.
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -24,9 +25,9 @@ CELLS = {
     "sphere": "shaped_attention.sphere.sweep_cells:SphereCell",
     "model": "shaped_attention.sweep.model_cells:CellOfModel",
 }
-"""Class of cells for each layer, loaded on use; 'module:function' has that of blocks."""
+"""Class of cells for each layer, loaded on use; functions of layers have that of blocks."""
 
-LAYERS = f"one of {', '.join(CELLS)}, or 'module:function'"
+LAYERS = f"one of {', '.join(CELLS)}, or a function that returns a layer"
 
 DEFAULTS: dict[str, Any] = {"layer": "attention", "rho": 0.2, "step": 0.01}
 
@@ -38,7 +39,7 @@ class Cell(Protocol):
     """Samplers of these cells. A class with a true `any_name` checks names of parameters itself."""
 
     @classmethod
-    def parameters(cls, layer: str) -> tuple[str, ...]:
+    def parameters(cls, layer: Any) -> tuple[str, ...]:
         """Return the names that a sweep with this layer may fix or vary, apart from `layer`."""
 
     @classmethod
@@ -49,37 +50,25 @@ class Cell(Protocol):
     def tokens(self) -> int:
         """Number of tokens."""
 
-    @property
-    def horizon(self) -> float:
-        """Final time."""
-
-    def cost(self, sampler: str) -> float:
-        """Return the relative cost of a sample among the cells with this sampler."""
-
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the times at these fractions of the horizon; raise ValueError if off the grid."""
 
     def check(self, sampler: str, samples: int, seed: int, dtype: str) -> None:
         """Raise the ValueError that the sampler would, without simulating anything."""
 
-    def identity(self, sampler: str) -> str:
-        """Return a text that two cells share if the sampler does the same for both."""
-
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
-        """Run the sampler; `settings` are samples, seed, device, dtype, chunk and memory."""
-
-    def together(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> int:
-        """Return how many samples move together in such a run."""
+        """Run the sampler; `settings` are samples, seed, device, dtype and chunk."""
 
 
 def kind_of(layer: Any) -> type[Cell]:
     """Return the class of cells with this layer; raise ValueError if it is unknown."""
-    if not isinstance(layer, str) or (layer not in CELLS and ":" not in layer):
-        # Files of earlier versions use the name "both".
-        near = ["transformer"] if layer == "both" else get_close_matches(str(layer), CELLS, n=1)
-        guess = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(f"layer must be {LAYERS}; got {layer!r}{guess}")
-    kind: type[Cell] = resolve_name(CELLS.get(layer, _BLOCKS))
+    if callable(layer):
+        kind: type[Cell] = resolve_name(_BLOCKS)
+    elif isinstance(layer, str) and layer in CELLS:
+        kind = resolve_name(CELLS[layer])
+    else:
+        hint = suggestion(layer, CELLS)
+        raise ValueError(f"layer must be {LAYERS}; got {layer!r}{hint and f' ({hint})'}")
     return kind
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,8 +12,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.blocks import Pattern, Schedule
-from shaped_attention.blocks.base import Block, blocks_of, pattern_of, specification_of
-from shaped_attention.blocks.catalogue import ARGUMENTS, KINDS, named_layer, rescaled
+from shaped_attention.blocks.base import Block, blocks_of
+from shaped_attention.blocks.catalogue import ARGUMENTS, named_layer, rescaled
 from shaped_attention.blocks.reasons import check_chain, check_limit
 from shaped_attention.checks import (
     argument_error,
@@ -23,16 +21,12 @@ from shaped_attention.checks import (
     check_positive,
     check_range,
     check_width,
-    function_named,
 )
 from shaped_attention.numerics.covariance import check_covariance, equicorrelated
-from shaped_attention.results.provenance import plain
 from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.network import simulate_network, stepper_of_networks
-from shaped_attention.samplers.sde import count_steps, default_method, integrate_sde
+from shaped_attention.samplers.network import simulate_network
+from shaped_attention.samplers.sde import count_steps, integrate_sde
 from shaped_attention.samplers.specification import Options, Specification, specify
-from shaped_attention.samplers.steppers import stepper_of
-from shaped_attention.samplers.task import task_of
 from shaped_attention.sweep.cells import whole_steps
 
 START = ("tokens", "rho", "scale", "covariance")
@@ -62,19 +56,10 @@ class CellOfLayer:
     radius: float | None
 
     @classmethod
-    def parameters(cls, layer: str) -> tuple[str, ...]:
+    def parameters(cls, layer: Any) -> tuple[str, ...]:
         """Return the names that a sweep with this layer may fix or vary."""
-        if layer in KINDS:
-            names = ARGUMENTS
-        else:
-            function = function_named(layer)
-            try:
-                names = tuple(inspect.signature(function).parameters)
-            except (TypeError, ValueError):
-                raise argument_error(
-                    "layer", "a function with a signature that Python can read", layer
-                ) from None
-        return (*names, *START, *GRID)
+        own = tuple(inspect.signature(layer).parameters) if callable(layer) else ARGUMENTS
+        return (*own, *START, *GRID)
 
     @classmethod
     def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
@@ -86,12 +71,12 @@ class CellOfLayer:
             if name in values and name not in (*START, *GRID)
         }
         layer: tuple[Block, ...] | Pattern
-        if kind in KINDS:
+        if not callable(kind):
             if "gamma" not in arguments and not (kind == "mlp" and "mlp_gamma" in arguments):
                 raise ValueError("gamma must be given, fixed or as an axis")
             layer = blocks_of(named_layer(kind, **{"gamma": 0.0, **arguments}))
         else:
-            made = function_named(kind)(**arguments)
+            made = kind(**arguments)
             layer = made if isinstance(made, Pattern) else blocks_of(made)
         grid = _grid(values, samplers)
         return cls(layer, _start(values), *grid, values["step"], values.get("radius"))
@@ -105,13 +90,6 @@ class CellOfLayer:
         """Return the number of steps of the SDE, or of layers."""
         # `make` has checked that there is a depth.
         return count_steps(self.horizon, self.step) if sampler == "sde" else self.depth or 0
-
-    def cost(self, sampler: str) -> float:
-        """Return the operations of a sample, up to a factor: the products of a step, or weights."""
-        m, layers = self.tokens, pattern_of(self.layer)
-        blocks = sum(map(len, layers)) / len(layers)
-        work = m**2 * (m + 8) if sampler != "network" else (self.width or 1) ** 2 * (m + 32)
-        return self.steps(sampler) * blocks * work
 
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the times at these fractions of the horizon; raise ValueError if off the grid."""
@@ -134,25 +112,6 @@ class CellOfLayer:
             dt=self.step if width is None else 1.0 / width, samples=samples, seed=seed,
             options=options,
         )  # fmt: skip
-
-    def together(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> int:
-        """Return how many samples move together."""
-        samples, seed = settings.pop("samples"), settings.pop("seed")
-        times = self.times(sampler, fractions)
-        options = Options(times=times, radius=self.radius, **settings)
-        spec = self._specified(sampler, samples, seed, options)
-        if sampler == "network":
-            return stepper_of_networks(spec, self.width or 1).chunk(spec)
-        if sampler == "chain":
-            return stepper_of(spec, task_of(spec, "chain", self.width)).chunk(spec)
-        return stepper_of(spec, task_of(spec, "sde", None, default_method(spec))).chunk(spec)
-
-    def identity(self, sampler: str) -> str:
-        """Return a digest of everything that the sampler receives."""
-        grid = (self.horizon, self.step) if sampler == "sde" else (self.width, self.depth)
-        layer = specification_of(pattern_of(self.layer))
-        text = json.dumps([layer, grid, self.radius, self.v0.shape], default=plain)
-        return hashlib.sha256(text.encode() + self.v0.tobytes()).hexdigest()
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler."""

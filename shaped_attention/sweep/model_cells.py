@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import xarray as xr
@@ -11,12 +11,9 @@ import xarray as xr
 from shaped_attention.architectures.configurations import read_config
 from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.reading import model_from_config
-from shaped_attention.architectures.simulate import simulate_model, specified
+from shaped_attention.architectures.simulate import simulate_model
 from shaped_attention.architectures.tokens import checked_ids
 from shaped_attention.blocks.reasons import check_chain
-from shaped_attention.samplers.specification import Options
-from shaped_attention.samplers.steppers import stepper_of
-from shaped_attention.samplers.task import task_of
 from shaped_attention.sweep.cells import DEFAULTS, whole_steps
 
 _OWN = ("layer", "config", "tokens", "ids", "accept_approximation")
@@ -40,14 +37,14 @@ class CellOfModel:
     accept_approximation: bool
 
     @classmethod
-    def parameters(cls, layer: str) -> tuple[str, ...]:
+    def parameters(cls, layer: Any) -> tuple[str, ...]:
         """Return the names that a sweep of models may fix or vary besides all fields."""
         return _OWN[1:]
 
     @classmethod
     def make(cls, values: Mapping[str, Any], samplers: tuple[str, ...]) -> Self:
         """Return the cell; raise ValueError if a field is missing, invalid or not covered."""
-        if "config" not in values:
+        if not isinstance(values.get("config"), Mapping):
             raise ValueError("config must be given, fixed or as an axis")
         if ("tokens" in values) == ("ids" in values):
             raise ValueError("tokens, ids: give exactly one of the two")
@@ -66,15 +63,6 @@ class CellOfModel:
         """Number of tokens."""
         return len(self.ids)
 
-    @property
-    def horizon(self) -> float:
-        """Number of layers."""
-        return float(self.model.depth)
-
-    def cost(self, sampler: str) -> float:
-        """Return the operations of a sample, up to a factor."""
-        return self.horizon * self.tokens**2 * (self.tokens + self.model.width)
-
     def times(self, sampler: str, fractions: tuple[float, ...]) -> list[float]:
         """Return the layers at these fractions of the depth; raise ValueError between layers."""
         return list(map(float, self._positions(fractions)))
@@ -90,16 +78,6 @@ class CellOfModel:
                 f"Gaussian ({'; '.join(self.model.approximations)})"
             )
         check_chain(self.model.layer)
-
-    def identity(self, sampler: str) -> str:
-        """Return a text that two cells share if their models have one law."""
-        return repr((replace(self.model, unused=(), name=""), self.ids))
-
-    def together(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> int:
-        """Return how many samples move together."""
-        samples, seed = settings.pop("samples"), settings.pop("seed")
-        spec = specified(self.model, list(self.ids), samples, seed, Options(**settings))
-        return stepper_of(spec, task_of(spec, "model", self.model.width)).chunk(spec)
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler."""

@@ -2,64 +2,80 @@
 
 from __future__ import annotations
 
-import hashlib
+import inspect
 import json
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, InitVar, asdict, dataclass, fields
-from functools import cached_property
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from shaped_attention.checks import names_code
-from shaped_attention.numerics.seeds import canonical
-from shaped_attention.results.provenance import plain
-from shaped_attention.sweep.grid import Grid, Target
-from shaped_attention.sweep.specification_faults import SweepFaultsError, faults_of, type_faults
+from shaped_attention.checks import argument_error, did_you_mean, names_code
+from shaped_attention.numerics.seeds import canonical, derived_seed
+from shaped_attention.sweep.cells import DEFAULTS, Cell, make_cell
 
-FORMAT = 5
-"""Version of the layout of stores; increased when an old store could be misread."""
+FORMAT = 1
+"""Version of the files; increased when an older one could be misread."""
 
 _BLOCK = 1024
 
+MOST_CELLS, MOST_UNITS = 100_000, 1_000_000
 
-@dataclass(frozen=True)
-class Sweep(Grid):
+Count = Annotated[int, Field(strict=True, ge=1)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class SweepFaultsError(ValueError):
+    """A sweep that cannot run; `faults` has a sentence for each thing wrong with it."""
+
+    def __init__(self, faults: list[str], place: str = "sweep") -> None:
+        self.faults = faults
+        header = f"{place}: {len(faults)} fault{'s' if len(faults) != 1 else ''}"
+        super().__init__("\n".join([header, *(f"  {sentence}" for sentence in faults)]))
+
+
+class Unit(NamedTuple):
+    """Block of `samples` of one sampler, in the cell with these indices along the axes."""
+
+    sampler: str
+    cell: tuple[int, ...]
+    block: int
+    samples: int
+
+
+class Sweep(BaseModel):
     """Grid of cells, each with samples from one or more samplers.
 
     Parameters
     ----------
     fixed
         Fixed values by parameter: `layer` ('attention' by default, 'mlp', 'transformer', 'sphere',
-        'model', or 'module:function') and its parameters; `tokens` and `rho`, or a `covariance`,
-        and `scale`; `width`, `depth` or `horizon`, `step`, `radius`. With the layer 'model',
-        `config` (as in `model_from_config`), `tokens` or `ids`, and fields of the configuration.
+        'model', or a function that returns a layer) and its parameters; `tokens` and `rho`, or a
+        `covariance`, and `scale`; `width`, `depth` or `horizon`, `step`, `radius`. With the layer
+        'model', `config` (as in `model_from_config`), `tokens` or `ids`, and fields of the
+        configuration.
     axes
-        Values along each axis, by parameter, in the order of the store's dimensions.
+        Values along each axis, by parameter, in the order of the dimensions.
     samplers
         One or more of 'network', 'chain' and 'sde'; for the layers 'sphere' and 'model', the name
         of the layer.
     samples, block
-        Number of samples per cell and sampler (an upper bound if there is a target), and per work
-        unit; by default `block` is 1024, or `samples` if that is smaller.
+        Number of samples per cell and sampler, and of those in a work unit.
     seed
         An integer >= 0.
     keep
-        What to keep: 'observables' or 'V' of each sample, or 'reductions' (moments, histograms).
-    names
+        'observables' of each sample, or also its 'V'.
+    observables
         Observables to keep; by default those that every cell has.
     fractions
         Times to store, as increasing fractions in [0, 1] of the horizon (for a model, of its
         depth).
     device, dtype
         As in the samplers.
-    target
-        Precision at which a cell stops early; None for all `samples`.
     seconds
         Seconds after which a run starts no further units; None for no limit.
-    written
-        Whether the sweep is read from a store. Its cells are then not checked, because they were
-        checked when the store was made, and checking them might run code that the store names.
 
     Raises
     ------
@@ -67,122 +83,237 @@ class Sweep(Grid):
         If the sweep has faults; the error lists all of them.
     """
 
-    _: KW_ONLY
-    written: InitVar[bool] = False
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def __post_init__(self, written: bool) -> None:
-        # `replace` passes it on.
-        object.__setattr__(self, "written", written)
-        if self.block is None:
-            whole = isinstance(self.samples, int) and self.samples > 0
-            object.__setattr__(self, "block", min(_BLOCK, self.samples) if whole else _BLOCK)
-        if faults := type_faults(self):
+    fixed: dict[str, Any]
+    axes: dict[str, list[Any]] = {}
+    samplers: tuple[str, ...] = ("chain", "sde")
+    samples: Count = 4096
+    block: Count = _BLOCK
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0
+    keep: Literal["observables", "V"] = "observables"
+    observables: tuple[str, ...] = ()
+    fractions: tuple[Fraction, ...] = (1.0,)
+    device: str = "cpu"
+    dtype: Literal["float64", "float32"] = "float64"
+    seconds: Annotated[float, Field(gt=0.0)] | None = None
+
+    _functions: dict[str, Callable[..., Any]] = PrivateAttr(default_factory=dict)
+    _tokens: int | None = PrivateAttr(default=None)
+    _checked: bool = PrivateAttr(default=False)
+
+    def __init__(
+        self, fixed: Mapping[str, Any], axes: Mapping[str, Any] | None = None, **entries: Any
+    ) -> None:
+        known, functions = list(type(self).model_fields), dict[str, Callable[..., Any]]()
+        faults = [
+            f"{name} is not an entry of a sweep; {did_you_mean(name, known)}"
+            for name in entries
+            if name not in known
+        ]
+        given = {"fixed": fixed, "axes": axes or {}, **entries}
+        try:
+            given = {name: _plain(given[name], functions) for name in known if name in given}
+            for name in ("samplers", "observables"):
+                if isinstance(given.get(name), str):
+                    given[name] = (given[name],)
+            super().__init__(**given)
+            _read_configurations(self.fixed, self.axes)
+        except ValidationError as error:
+            for found in error.errors():
+                name, needed = ".".join(map(str, found["loc"])), found["msg"]
+                needed = needed.removeprefix("Input should be ")
+                faults.append(str(argument_error(name, needed, found["input"])))
+        except (ValueError, OSError) as error:
+            faults.append(str(error))
+        if faults:
             raise SweepFaultsError(faults)
-        for name in ("samplers", "names", "fractions"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-        if isinstance(self.target, Mapping):
-            object.__setattr__(self, "target", Target(**self.target))
-        fixed = {name: plain_values(value) for name, value in self.fixed.items()}
-        if "config" in fixed:
-            # To read a configuration takes most of the package.
-            from shaped_attention.sweep.model_cells import config_fields
+        self._functions = functions
+        self.check()
 
-            try:
-                fixed["config"] = config_fields(fixed["config"])
-            except (ValueError, OSError) as error:
-                raise SweepFaultsError([str(error)]) from None
-        axes = {name: list(map(plain_values, values)) for name, values in self.axes.items()}
-        object.__setattr__(self, "fixed", fixed)
-        object.__setattr__(self, "axes", axes)
-        if faults := faults_of(self, written):
-            raise SweepFaultsError(faults)
+    def check(self) -> None:
+        """Make every cell, unless that was done; raise SweepFaultsError if there are faults."""
+        from shaped_attention.sweep.faults import checked
 
-    def to_json(self) -> str:
-        """Return canonical text, equal for equal sweeps; the order of the axes counts.
+        if not self._checked:
+            faults, sizes, common = checked(self)
+            if faults:
+                raise SweepFaultsError(faults)
+            self._tokens = sizes.pop() if len(sizes) == 1 else None
+            vars(self)["observables"] = self.observables or common
+            self._checked = True
 
-        What follows from the cells (numbers of tokens, costs, horizon, observables) is included, so
-        that a store can be read, repaired and enlarged without its layer functions.
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of values along the axes."""
+        return tuple(len(values) for values in self.axes.values())
+
+    @property
+    def blocks(self) -> int:
+        """Number of units per cell and sampler."""
+        return -(-self.samples // self.block)
+
+    @property
+    def unit_count(self) -> int:
+        """Number of units."""
+        return math.prod(self.shape) * len(self.samplers) * self.blocks
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of all cells, 0 if it differs among them."""
+        return self._tokens or 0
+
+    @property
+    def layers(self) -> list[Any]:
+        """Values of the parameter `layer`; functions are listed by name."""
+        return list(self.axes.get("layer", [self.fixed.get("layer", DEFAULTS["layer"])]))
+
+    @property
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        """Functions that return layers, by name."""
+        return self._functions
+
+    def changed(self, **entries: Any) -> Self:
+        """Return the sweep with other entries, of which `fixed` and `axes` are replaced whole."""
+        fixed = {name: self._functions.get(str(value), value) for name, value in self.fixed.items()}
+        axes = {
+            name: [self._functions.get(str(value), value) for value in values]
+            for name, values in self.axes.items()
+        }
+        return type(self)(**{**dict(self), "fixed": fixed, "axes": axes, **entries})
+
+    def with_layer(self, layer: Callable[..., Any]) -> Self:
+        """Return the sweep of a file with the function that it names, or raise ValueError."""
+        if function_name(layer) not in self.layers:
+            raise argument_error("layer", f"{' or '.join(map(str, self.layers))}", layer)
+        other = self.model_copy()
+        other._functions = {**self._functions, function_name(layer): layer}
+        return other
+
+    def indices(self) -> Iterator[tuple[int, ...]]:
+        """Yield the indices of the cells along the axes."""
+        return product(*map(range, self.shape))
+
+    def point(self, index: tuple[int, ...]) -> dict[str, Any]:
+        """Return the values of a cell along the axes."""
+        return {name: axis[i] for (name, axis), i in zip(self.axes.items(), index, strict=True)}
+
+    def cell(self, index: tuple[int, ...]) -> Cell:
+        """Return a cell; raise ValueError if it cannot be made."""
+        values = self.fixed | self.point(index)
+        for name, value in values.items():
+            for text in filter(names_code, _texts(value)):
+                if text not in self._functions:
+                    needed = "a function itself: no code that a file names is imported"
+                    raise argument_error(name, needed, text)
+        layer = values.get("layer", DEFAULTS["layer"])
+        return make_cell(values | {"layer": self._functions.get(layer, layer)}, self.samplers)
+
+    def units(self) -> Iterator[Unit]:
+        """Yield all units, early blocks of all cells first."""
+        for block in range(self.blocks):
+            for index, sampler in product(self.indices(), self.samplers):
+                yield self.unit(sampler, index, block)
+
+    def unit(self, sampler: str, index: tuple[int, ...], block: int) -> Unit:
+        """Return a unit; the last block has the remaining samples."""
+        return Unit(sampler, index, block, min(self.block, self.samples - block * self.block))
+
+    def unit_seed(self, unit: Unit) -> int:
+        """Return the seed of a unit, from the sweep's seed, the cell's values and the block.
+
+        It depends on values, not on places along the axes, so that a cell has the same samples in
+        every grid. Chain and SDE have separate streams under the same seed.
         """
-        of_cells: dict[str, Any] = {"tokens": sorted(self.tokens), "observed": self.observed}
-        of_cells |= {"costs": self.costs.tolist(), "horizon": self.horizon}
-        entries = {"format": FORMAT, "cells": of_cells} | self._entries()
-        return json.dumps(entries, sort_keys=True, default=plain)
-
-    def _entries(self) -> dict[str, Any]:
-        # The order of the axes is that of the store's dimensions; sorting would lose it.
-        return asdict(self) | {"axes": [[name, axis] for name, axis in self.axes.items()]}
+        return derived_seed(self.seed, DEFAULTS | self.fixed | self.point(unit.cell), unit.block)
 
     def differing(self, other: Sweep) -> list[str]:
-        """Return the entries in which two sweeps differ, except those that may differ."""
-        entries, others = self._entries(), other._entries()
-        return [
-            name
-            for name, value in entries.items()
-            if name not in _FREE and canonical(value) != canonical(others[name])
-        ]
+        """Return the entries in which this is not the other sweep with more samples or values."""
+        mine, theirs = self.model_dump(), other.model_dump()
+        ends = [self.axes.get(name, [])[: len(values)] for name, values in other.axes.items()]
+        mine["axes"], theirs["axes"] = [*self.axes, ends], [*other.axes, [*other.axes.values()]]
+        mine["samples"] = min(self.samples, other.samples)
+        mine["seconds"] = other.seconds
+        return [name for name in mine if canonical(mine[name]) != canonical(theirs[name])]
 
-    def enlarges(self, other: Sweep) -> bool:
-        """Return whether this is the other sweep with more samples or values appended to axes."""
-        longer = list(self.axes) == list(other.axes) and all(
-            canonical(self.axes[name][: len(values)]) == canonical(values)
-            for name, values in other.axes.items()
-        )
-        same = set(self.differing(other)) <= {"samples", "axes"}
-        return same and longer and self.samples >= other.samples
+    def to_json(self) -> str:
+        """Return the text that a file holds."""
+        # The order of the axes is that of the dimensions; sorting would lose it.
+        entries = self.model_dump(mode="json") | {"axes": list(self.axes.items())}
+        return json.dumps(entries | {"format": FORMAT, "tokens": self.tokens}, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> Sweep:
-        """Return the sweep that `to_json` wrote."""
-        values = json.loads(text)
-        values["axes"] = dict(values["axes"])
-        sweep = cls(**{entry.name: values[entry.name] for entry in fields(cls)}, written=True)
-        of_cells = values["cells"]
-        vars(sweep).update(
-            tokens=set(of_cells["tokens"]), observed=tuple(of_cells["observed"]),
-            costs=np.array(of_cells["costs"]), horizon=of_cells["horizon"],
-        )  # fmt: skip
+    def from_json(cls, text: str) -> Self:
+        """Return the sweep of a file; no cell is made, so that nothing it names is looked at.
+
+        Raises
+        ------
+        ValueError
+            If the text is not one that `to_json` writes.
+        """
+        try:
+            entries = json.loads(text)
+            version, tokens = entries.pop("format"), entries.pop("tokens")
+            axes, sweep = dict(entries.pop("axes")), cls.__new__(cls)
+            # Its own `__init__` would make the cells.
+            BaseModel.__init__(sweep, axes=axes, **entries)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            raise ValueError("its specification is not one that this version writes") from None
+        if version != FORMAT or type(tokens) is not int or tokens < 0 or size_fault(sweep):
+            raise ValueError(f"its specification is not of format {FORMAT}")
+        sweep._tokens = tokens
         return sweep
 
-    def with_limits(self, seconds: float | None, target: Mapping[str, Any] | None) -> Sweep:
-        """Return the sweep with another time limit and target, which change no number."""
-        return self.unchecked(seconds=seconds, target=None if target is None else Target(**target))
 
-    def unchecked(self, **entries: Any) -> Sweep:
-        """Return the sweep with other entries that keep its cells, without checking them again."""
-        sweep = object.__new__(Sweep)
-        vars(sweep).update({k: v for k, v in vars(self).items() if k != "digest"} | entries)
-        return sweep
-
-    def check_own_code(self) -> None:
-        """Raise ValueError if a sweep from a disk names code, as its layer or anywhere else."""
-        values = [self.fixed, *self.axes.values()]
-        while values:
-            value = values.pop()
-            if names_code(value):
-                raise ValueError(
-                    f"the store names {value}, and no file may choose the code that runs; to go on "
-                    "with it, run its TOML file again"
-                )
-            if isinstance(value, Mapping):
-                values += [x for name, x in value.items() if name != "position_bias"]
-            elif isinstance(value, list | tuple):
-                values += value
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the entries that determine the numbers: all but time limits and targets."""
-        relevant = {k: v for k, v in self._entries().items() if k not in _FREE}
-        text = json.dumps(relevant, sort_keys=True, default=plain)
-        return hashlib.sha256(text.encode()).hexdigest()
+def size_fault(sweep: Sweep) -> str:
+    """Return what is wrong with the number of cells and units, if anything."""
+    cells, units = math.prod(sweep.shape), sweep.unit_count
+    if cells <= MOST_CELLS and units <= MOST_UNITS:
+        return ""
+    return (
+        f"{cells} cells make {units} units; at most {MOST_CELLS} cells and {MOST_UNITS} units "
+        "are possible; use a larger block, fewer samples or fewer values"
+    )
 
 
-_FREE = ("seconds", "target")
-"""Entries that may change from run to run."""
+def _read_configurations(fixed: dict[str, Any], axes: dict[str, list[Any]]) -> None:
+    """Replace configurations of models by their fields, so that a sweep depends on no files."""
+    if "model" not in axes.get("layer", [fixed.get("layer")]):
+        return
+    # Reading a configuration takes most of the package.
+    from shaped_attention.sweep.model_cells import config_fields
+
+    if "config" in fixed:
+        fixed["config"] = config_fields(fixed["config"])
+    if "config" in axes:
+        axes["config"] = list(map(config_fields, axes["config"]))
 
 
-def plain_values(value: Any) -> Any:
-    """Return a value, or the list of an axis, without NumPy's types."""
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name by which a file records a function that returns a layer."""
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def _plain(value: Any, functions: dict[str, Callable[..., Any]]) -> Any:
+    """Return a value without NumPy's types and functions, which are collected by name."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    return [plain_values(entry) for entry in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, Mapping):
+        return {name: _plain(entry, functions) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry, functions) for entry in value]
+    if callable(value):
+        if not inspect.isfunction(value) or "<" in value.__qualname__:
+            raise argument_error("layer", "a function at the top level of a module", value)
+        functions[function_name(value)] = value
+        return function_name(value)
+    return value

@@ -1,25 +1,10 @@
-"""Sweeps from TOML files; each fault is reported with the table and the key of its entry.
-
-samplers = ["chain", "sde"]
-samples = 4096
-[fixed]
-layer = "attention"
-tokens = 4
-width = 300
-depth = 300
-[axes]
-gamma = { linspace = [0.1, 0.6, 6] }   # first, last, number
-tau0 = { logspace = [0.5, 2.0, 6] }    # first, last, number
-heads = [1, 2]
-"""
+"""Sweeps from TOML files, such as ``notebooks/sweep.toml``."""
 
 from __future__ import annotations
 
 import math
-import re
 import tomllib
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -30,23 +15,16 @@ from shaped_attention.checks import (
     argument_error,
     check_count,
     check_finite,
-    did_you_mean,
+    function_named,
+    names_code,
     with_types,
 )
 from shaped_attention.io.inputs import read_covariance, read_tokens
 from shaped_attention.io.storage import reason
 from shaped_attention.numerics.covariance import covariance_of
 from shaped_attention.sweep.cells import LAYERS
-from shaped_attention.sweep.specification import Sweep
-from shaped_attention.sweep.specification_faults import MOST_CELLS, SweepFaultsError
-
-_TABLES = ("fixed", "axes")
-
-_ENTRIES = ["observables" if entry.name == "names" else entry.name for entry in fields(Sweep)]
-"""Entries of a file."""
-
-_BARE = re.compile(r"(?!(true|false|inf|nan)$)[A-Za-z_][\w.:-]*")
-"""Text without quotes."""
+from shaped_attention.sweep.file import SweepFile
+from shaped_attention.sweep.specification import MOST_CELLS, Sweep, SweepFaultsError
 
 _SPACES: dict[str, Callable[..., NDArray[np.float64]]] = {
     "linspace": np.linspace,
@@ -56,60 +34,57 @@ _SPACES: dict[str, Callable[..., NDArray[np.float64]]] = {
 
 @with_types
 def read_sweep(path: str | Path) -> Sweep:
-    """Read a sweep from a TOML file.
+    """Read a sweep from a TOML file, or the specification in a ``.sweep`` file.
 
-    Its tables `fixed` and `axes` contain the parameters of `Sweep`; `layer` is required. An axis is
-    a list, ``{linspace = [first, last, number]}``, or `logspace` with the ends themselves (not
-    their logarithms). `fixed.covariance` and `fixed.token_file` may name a file (see
+    The tables `fixed` and `axes` of a TOML file contain the parameters of `Sweep`; `layer` is
+    required, and may be 'module:function', which is imported. An axis is a list,
+    ``{linspace = [first, last, number]}``, or `logspace` with the ends themselves (not their
+    logarithms). `fixed.covariance` and `fixed.token_file` may name a file (see
     `shaped_attention.read_covariance`, `read_tokens`), and `fixed.config` a config.json or its
-    folder, relative to the sweep's own. The other entries are `samplers`, `samples`, `block`,
-    `seed`, `keep`, `observables`, `fractions`, `device`, `dtype`, `seconds`, and the table
-    `target`.
+    folder, relative to the sweep's own. The other entries are those of `Sweep`.
+
+    From a ``.sweep`` nothing is imported: of its functions it has the names.
 
     Raises
     ------
     SweepFaultsError
-        If the file has faults. Those that cannot be read and values of the wrong type come first,
-        then all others.
+        If the file has faults; all of them are listed.
+    SweepFileError
+        If a ``.sweep`` cannot be read.
     """
     source = Path(path)
+    if source.suffix == ".sweep":
+        with SweepFile(source) as file:
+            return file.sweep
     try:
         entries = tomllib.loads(source.read_text(encoding="utf-8"))
-        tables = {name: _table(name, entries.get(name, {})) for name in _TABLES}
-        fixed, axes = _with_files(tables["fixed"], source.parent), tables["axes"]
-        axes = {name: axis_values(name, value) for name, value in axes.items()}
+        tables = {name: _table(name, entries.pop(name, {})) for name in ("fixed", "axes")}
+        fixed = _with_files(tables["fixed"], source.parent)
+        axes = {name: axis_values(name, value) for name, value in tables["axes"].items()}
+        if "layer" not in {*fixed, *axes}:
+            raise ValueError(f"layer must be given, fixed or as an axis; {LAYERS}")
+        for table in (fixed, axes):
+            if "layer" in table:
+                table["layer"] = _imported(table["layer"])
     except (OSError, ValueError) as error:
-        raise SweepFaultsError([f"{source}: {reason(error)}"], str(source)) from None
-    faults = [
-        f"{name} is not an entry of a sweep; {did_you_mean(name, _ENTRIES)}"
-        for name in entries
-        if name not in _ENTRIES
-    ]
-    if "layer" not in {*fixed, *axes}:
-        faults.append(f"layer must be given, fixed or as an axis; {LAYERS}")
-    settings = {name: entries[name] for name in _ENTRIES if name in entries}
-    if "observables" in settings:
-        settings["names"] = settings.pop("observables")
+        raise SweepFaultsError([reason(error)], str(source)) from None
     try:
-        sweep = Sweep(**settings | {"fixed": fixed, "axes": axes})
+        return Sweep(fixed, axes, **entries)
     except SweepFaultsError as error:
-        for entry, sentence in error.faults:
-            table = "axes." if entry in axes else "fixed." if entry in fixed else ""
-            faults.append(table + sentence)
-    if faults:
-        raise SweepFaultsError(faults, str(source))
-    return sweep
-
-
-def as_sweep(sweep: Sweep | str | Path) -> Sweep:
-    """Return the sweep itself, or that of a TOML file."""
-    return sweep if isinstance(sweep, Sweep) else read_sweep(sweep)
+        raise SweepFaultsError(error.faults, str(source)) from None
 
 
 def _table(name: str, table: Any) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise argument_error(name, f"a table [{name}]", table)
     return table
+
+
+def _imported(layer: Any) -> Any:
+    """Return the function that 'module:function' names; anything else as it is."""
+    if isinstance(layer, list):
+        return list(map(_imported, layer))
+    return function_named(layer) if names_code(layer) else layer
 
 
 def _with_files(fixed: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -159,28 +134,3 @@ def axis_values(name: str, value: Any) -> list[Any]:
     ]
     whole = isinstance(first, int) and isinstance(last, int) and all(x == round(x) for x in values)
     return [round(x) for x in values] if whole else values
-
-
-def read_axis(text: str) -> tuple[str, list[Any]]:
-    """Return the name and the values in NAME=VALUES, as given on a command line.
-
-    Values are written as in TOML and separated by commas; text needs no quotes.
-    """
-    name, _, values = (part.strip() for part in text.partition("="))
-    words = [word.strip() for word in values.split(",")]
-    if name and all(map(_BARE.fullmatch, words)):
-        return name, words
-    try:
-        if not (name and values):
-            raise ValueError("a part is missing")
-        listed = tomllib.loads(f"values = [{values}]")["values"]
-    except ValueError as error:
-        raise ValueError(f"{text!r} must have the form gamma=0.7,0.8 ({error})") from None
-    if len(listed) == 1:
-        (only,) = listed
-        if isinstance(only, dict) and "schedule" not in only:
-            return name, axis_values(name, only)
-        # A list of values in brackets; a matrix is one value.
-        if isinstance(only, list) and not any(isinstance(value, list) for value in only):
-            return name, only
-    return name, listed

@@ -1,4 +1,4 @@
-"""Errors in the statistics: distances, rates, levels, scores, sweeps."""
+"""Errors in the statistics: distances, rates, levels, scores."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ _DISTANCES = "shaped_attention/statistics/distances.py"
 _OBSERVABLES = "shaped_attention/numerics/observables.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _SCORES = "shaped_attention/torch_models/scores.py"
-_SWEEP_SUMMARIES = "shaped_attention/sweep/summaries.py"
-_SWEEP_READING = "shaped_attention/sweep/reading.py"
-_SWEEP_SCHEDULE = "shaped_attention/sweep/work_order.py"
 
 ESTIMATES = [
     Mutant(
@@ -95,41 +92,6 @@ ESTIMATES = [
         ("test_scores.py::test_the_spectrum_has_its_moments[0.25]",),
     ),
     Mutant(
-        "sweep-variance-without-between",
-        _SWEEP_SUMMARIES,
-        "(q.sum(0) + between)",
-        "q.sum(0)",
-        ("test_sweep_summaries.py::test_merged_moments_are_those_of_all",),
-    ),
-    Mutant(
-        "sweep-interval-one-sided",
-        _SWEEP_SUMMARIES,
-        "ndtri((1.0 - level) / 2.0)",
-        "ndtri(1.0 - level)",
-        ("test_sweep_summaries.py::test_summaries_are_those_of_the_values[0.95]",),
-    ),
-    Mutant(
-        "sweep-quantile-at-lower-edge",
-        _SWEEP_SUMMARIES,
-        "low + share * (high - low)",
-        "low",
-        ("test_sweep_summaries.py::test_a_quantile_is_linear_inside_its_bin",),
-    ),
-    Mutant(
-        "sweep-histogram-shifted",
-        _SWEEP_SUMMARIES,
-        "padded[bin_], padded[bin_ + 1]",
-        "padded[bin_ + 1], padded[bin_ + 1]",
-        ("test_sweep_summaries.py::test_a_quantile_is_linear_inside_its_bin",),
-    ),
-    Mutant(
-        "sweep-target-at-first-time",
-        _SWEEP_SCHEDULE,
-        "self._moments(unit)[-1, column]",
-        "self._moments(unit)[0, column]",
-        ("test_sweep_summaries.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
-    ),
-    Mutant(
         "distances-quantile-rank-one-lower",
         _DISTANCES,
         "return rank - 1",
@@ -138,20 +100,6 @@ ESTIMATES = [
             "test_distances.py::test_the_rank_of_a_quantile_is_the_lowest_that_keeps_the_level"
             "[19-0.5]",
         ),
-    ),
-    Mutant(
-        "sweep-distances-of-densities",
-        _SWEEP_READING,
-        '.sum("block").cumsum("bin")',
-        '.sum("block")',
-        ("test_sweep_reading.py::test_distances",),
-    ),
-    Mutant(
-        "sweep-target-half-as-wide",
-        _SWEEP_SCHEDULE,
-        "bool(half <= target.half_width)",
-        "bool(half <= 2.0 * target.half_width)",
-        ("test_sweep_summaries.py::test_a_target_is_reached_in_rounds_whatever_the_order",),
     ),
     Mutant(
         "diffusion-of-a-pattern-without-its-share",

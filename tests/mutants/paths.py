@@ -104,7 +104,7 @@ PATHS = [
         _VECTOR_PRODUCTS,
         "range(vectors * VECTOR, inner)",
         "range(inner, inner)",
-        ("test_paths.py::test_chain[attention-5]",),
+        ("test_operations.py::test_executors_agree[orthonormal]",),
     ),
     Mutant(
         "paths-hidden-units-of-a-pair-not-shifted",

@@ -13,8 +13,6 @@ _PROVENANCE = "shaped_attention/results/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _ARGUMENTS = "shaped_attention/samplers/arguments.py"
 _STEPS = "shaped_attention/samplers/steps.py"
-_SWEEP_STORE = "shaped_attention/sweep/store.py"
-_SWEEP_UNITS = "shaped_attention/sweep/work_units.py"
 _TASK = "shaped_attention/samplers/task.py"
 _THREEFRY = "shaped_attention/numerics/threefry.py"
 
@@ -81,23 +79,6 @@ SAMPLERS = [
         "self.task.keys, samples, step, self.dtype, place=place, increments=increments",
         "self.task.keys, samples, 0, self.dtype, place=place, increments=increments",
         ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
-    ),
-    Mutant(
-        "sweep-short-block-kept",
-        _SWEEP_STORE,
-        "if samples == sweep.block_samples(unit.block)",
-        "if samples > 0",
-        (
-            "test_sweep_extension.py::test_an_extended_store_is_a_new_one_of_the_larger_sweep"
-            "[more samples-observables]",
-        ),
-    ),
-    Mutant(
-        "sweep-seed-ignored",
-        _SWEEP_UNITS,
-        "derived_seed(sweep.seed, values, unit.block)",
-        "derived_seed(0, values, unit.block)",
-        ("test_sweep.py::test_a_unit_is_a_pure_function[0]",),
     ),
     Mutant(
         "network-in-chain-stream",

@@ -1,0 +1,325 @@
+"""A file that is damaged or made by a stranger gives a sentence, never a wrong number or code."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import sqlite3
+import sys
+import zlib
+
+import numpy as np
+import pytest
+
+from shaped_attention.sweep import (
+    SweepFileError,
+    open_sweep,
+    read_sweep,
+    repair_sweep,
+    run_sweep,
+    sweep_status,
+)
+from shaped_attention.sweep.data import digest_of, encode, seal_of, sealed
+from shaped_attention.sweep.file import SweepFile
+from shaped_attention.sweep.specification import Unit
+from tests.sweep_examples import bits, small
+
+PAGE = 4096
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A file of 48 units, a few on each page, and its Dataset."""
+    path = tmp_path_factory.mktemp("whole") / "a.sweep"
+    run_sweep(small({"gamma": [0.1, 0.2, 0.3, 0.4]}, samples=48), path, progress=False)
+    return path, open_sweep(path)
+
+
+@pytest.fixture
+def copy(whole, tmp_path):
+    """A copy to be damaged."""
+    return shutil.copy(whole[0], tmp_path / "b.sweep")
+
+
+def damage(path, changes):
+    """Write bytes at places of a file."""
+    content = bytearray(path.read_bytes())
+    for place, data in changes:
+        content[place : place + len(data)] = data
+    path.write_bytes(content)
+
+
+def change(path, *statements):
+    """Execute statements in a file, as its owner could."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA writable_schema = on")
+        for statement, *values in statements:
+            db.execute(statement, values)
+
+
+def test_no_bit_changes_a_number_in_silence(whole, copy):
+    """60 bits: what is read equals what was written, or is missing, or a sentence comes."""
+    path, data = whole
+    moments, missing, refused = random.Random(7), 0, 0
+    original = path.read_bytes()
+    for _ in range(60):
+        place, bit = moments.randrange(len(original)), moments.randrange(8)
+        copy.write_bytes(original)
+        damage(copy, [(place, bytes([original[place] ^ 1 << bit]))])
+        try:
+            read = open_sweep(copy)
+        except SweepFileError as error:
+            refused += "\n" not in str(error)
+            continue
+        missing += read.attrs["missing"] > 0
+        assert read.attrs["sweep"] == data.attrs["sweep"]
+        values = read["values"].values
+        there = np.isfinite(values)
+        np.testing.assert_array_equal(values[there], data["values"].values[there])
+        assert there.sum() == data["values"].size - 8 * 8 * read.attrs["missing"]
+    # Otherwise the flips would have hit nothing.
+    assert missing + refused > 20
+
+
+def test_a_row_is_itself_under_another_number(whole, copy):
+    """No digest covers the numbers by which SQLite finds rows."""
+    path, data = whole
+    original, flipped, others = path.read_bytes(), 0, 0
+    for page in range(PAGE, len(original), PAGE):
+        content = original[page : page + PAGE]
+        if content[0] != 0x0D or b"chain" not in content or b"gamma" in content:
+            continue  # not of units
+        for k in range(int.from_bytes(original[page + 3 : page + 5], "big")):
+            at = page + int.from_bytes(original[page + 8 + 2 * k : page + 10 + 2 * k], "big")
+            assert original[at] >= 0x80 > original[at + 1]  # the size takes two bytes
+            copy.write_bytes(original)
+            damage(copy, [(at + 2, bytes([original[at + 2] ^ 1]))])
+            with contextlib.suppress(SweepFileError):
+                read = open_sweep(copy)
+                there = np.isfinite(read["values"].values)
+                np.testing.assert_array_equal(
+                    read["values"].values[there], data["values"].values[there]
+                )
+                others += 1
+            flipped += 1
+    assert flipped == 48
+    assert others > 10  # not all are refused
+
+
+def test_a_wrong_number_would_be_seen(whole, copy):
+    """A control: with a digest of its own, another number is read."""
+    change(copy, ("UPDATE unit SET data = ? WHERE block = 0", b"0"))
+    assert open_sweep(copy).attrs["damaged"] == 8
+    unit, sweep = Unit("chain", (0,), 0, 8), read_sweep(whole[0])
+    with SweepFile(whole[0]) as file:
+        arrays = {found.unit: found.arrays for found in file.units()}
+    wrong = {name: array + 1.0 for name, array in arrays[unit].items()}
+    row = sealed(seal_of(sweep)(unit.cell), unit, 1.0, 1, encode(wrong))
+    change(copy, ("INSERT OR REPLACE INTO unit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row))
+    moved = open_sweep(copy)["values"].isel(sampler=0, gamma=0, sample=slice(8)).values
+    np.testing.assert_array_equal(moved, arrays[unit]["values"] + 1.0)
+
+
+def test_damaged_units_are_drawn_again(whole, copy):
+    change(copy, ("UPDATE unit SET samples = 7 WHERE block = 0",))
+    change(copy, ("UPDATE unit SET seconds = 7.0 WHERE block = 1",))
+    status = sweep_status(copy)
+    assert (status.done, status.damaged) == (32, 8)
+    assert open_sweep(copy).attrs["missing"] == 16
+    run_sweep(read_sweep(copy), copy, progress=False)
+    assert bits(copy) == bits(whole[0])
+
+
+@pytest.mark.parametrize("kind", ["page", "cut", "header"])
+def test_repair_saves_every_intact_unit(whole, copy, tmp_path, kind):
+    """Ten damaged files of each kind; a unit is intact if its record is still in the file."""
+    original, moments = whole[0].read_bytes(), random.Random(kind)
+    records = {}
+    with contextlib.closing(sqlite3.connect(whole[0])) as db:
+        for sampler, cell, block, samples, data, digest in db.execute(
+            "SELECT sampler, cell, block, samples, data, digest FROM unit"
+        ):
+            assert data + digest in original  # none has overflow pages
+            records[sampler, cell, block] = (data + digest, (samples, data))
+    lost = 0
+    for number in range(10):
+        copy.write_bytes(original)
+        if kind == "page":
+            page = moments.randrange(1, len(original) // PAGE)
+            damage(copy, [(page * PAGE, moments.randbytes(PAGE))])
+        elif kind == "cut":
+            copy.write_bytes(original[: moments.randrange(100, len(original))])
+        else:
+            damage(copy, [(moments.randrange(18), moments.randbytes(80))])
+        new = tmp_path / f"{kind}-{number}"
+        saved, units = repair_sweep(copy, new, read_sweep(whole[0]))
+        content = copy.read_bytes()
+        intact = {key: row for key, (record, row) in records.items() if record in content}
+        assert (bits(new), saved, units) == (intact, len(intact), 48)
+        lost += 48 - saved
+        with contextlib.suppress(SweepFileError):
+            assert open_sweep(copy).attrs["missing"] == 48 - saved
+    assert lost > 0 or kind == "header"
+    run_sweep(read_sweep(whole[0]), new, accept_changed_code=True, progress=False)
+    assert bits(new) == bits(whole[0])
+
+
+def test_repair_follows_units_over_pages(tmp_path):
+    path = tmp_path / "a.sweep"
+    run_sweep(small(samples=400, block=200), path, progress=False)
+    damage(path, [(0, bytes(PAGE))])
+    with pytest.raises(SweepFileError, match="first page is damaged"):
+        open_sweep(path)
+    assert repair_sweep(path, tmp_path / "b.sweep") == (8, 8)
+    assert open_sweep(tmp_path / "b.sweep").attrs["missing"] == 0
+    with pytest.raises(SweepFileError, match="exists"):
+        repair_sweep(path, tmp_path / "b.sweep")
+
+
+def test_a_lost_specification_is_that_of_the_toml_file(whole, copy, tmp_path):
+    change(copy, ("UPDATE specification SET sweep = '{}'",))
+    for reading in (open_sweep, sweep_status, read_sweep):
+        with pytest.raises(SweepFileError, match="specification has changed"):
+            reading(copy)
+    with pytest.raises(SweepFileError, match="name its TOML file"):
+        repair_sweep(copy, tmp_path / "c.sweep")
+    sweep = read_sweep(whole[0])
+    # Rows are bound to all that they depend on.
+    assert repair_sweep(copy, tmp_path / "d.sweep", sweep.changed(seed=1)) == (0, 48)
+    assert repair_sweep(copy, tmp_path / "c.sweep", sweep) == (48, 48)
+    assert repair_sweep(whole[0], tmp_path / "e.sweep", sweep.changed(seed=1)) == (48, 48)
+    assert read_sweep(tmp_path / "e.sweep") == sweep
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, "{}", "3", '{"format": 1, "tokens": -1, "axes": [], "fixed": {}}',
+     '{"format": 2, "tokens": 2, "axes": [], "fixed": {}}', "\udcff",
+     '{"format": 1, "tokens": 2, "fixed": {}, "axes": [["a", [1, 2]]], "samples": 1000000000}'],
+)  # fmt: skip
+def test_a_specification_of_a_stranger_is_refused_in_a_sentence(copy, text):
+    data = text.encode(errors="surrogateescape")
+    change(
+        copy,
+        (
+            "UPDATE specification SET sweep = CAST(? AS TEXT), digest = ?",
+            data,
+            digest_of(data.decode(errors="replace")),
+        ),
+    )
+    for reading in (open_sweep, sweep_status, read_sweep):
+        with pytest.raises(SweepFileError, match="specification is not") as caught:
+            reading(copy)
+        assert "\n" not in str(caught.value)
+
+
+def test_nothing_that_a_stranger_names_is_imported(whole, copy, tmp_path, monkeypatch):
+    """Every text of the file names a module that would leave a trace."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\ndef f(**k): return f\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = json.loads(read_sweep(copy).to_json())
+    entries["fixed"] |= dict.fromkeys(("layer", "activation", "mask", "config", "rope"), "trap:f")
+    entries["axes"] = [["covariance", ["trap:f", "trap.py", "/etc/passwd", "trap:g"]]]
+    text = json.dumps(entries, sort_keys=True)
+    change(
+        copy,
+        ("UPDATE specification SET sweep = ?, digest = ?", text, digest_of(text)),
+        ("UPDATE unit SET sampler = 'trap:f', cell = 'trap:f' WHERE rowid = 1",),
+        ("UPDATE code SET code = ?", '{"trap:f": "trap:f"}'),
+        ("INSERT INTO failure VALUES ('trap:f', 'trap:f', 0, 'trap:f')",),
+    )
+    before = sorted(tmp_path.iterdir())
+    open_sweep(copy)
+    assert sweep_status(copy).failures == [("trap:f", "trap:f", 0, "trap:f")]
+    with pytest.raises(ValueError, match="or a function that returns a layer"):
+        run_sweep(read_sweep(copy), copy, progress=False)
+    assert "trap" not in sys.modules
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE VIEW seen AS SELECT * FROM unit",
+        "CREATE TABLE more (a)",
+        "CREATE INDEX fast ON unit (block)",
+        "CREATE TRIGGER t AFTER INSERT ON unit BEGIN DELETE FROM unit; END",
+        "DROP TABLE failure",
+        "ALTER TABLE code RENAME COLUMN at TO time",
+    ],
+)
+def test_another_schema_is_refused(copy, statement):
+    change(copy, (statement,))
+    for use in (open_sweep, sweep_status, lambda path: run_sweep(small(), path)):
+        with pytest.raises(SweepFileError, match="tables are others"):
+            use(copy)
+
+
+def test_sizes_are_checked_before_anything_grows(whole, copy):
+    """A gigabyte in a row of a megabyte; samples without number; a Dataset beyond the limit."""
+    bomb = zlib.compress(bytes(10**9), 9)
+    seal = seal_of(read_sweep(copy))((0,))
+    row = sealed(seal, Unit("chain", (0,), 0, 8), 1.0, 1, bomb)
+    change(copy, ("INSERT OR REPLACE INTO unit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row))
+    assert open_sweep(copy).attrs["damaged"] == 1
+    text = json.dumps(
+        json.loads(read_sweep(copy).to_json()) | {"samples": 10**8, "block": 10**8}, sort_keys=True
+    )
+    change(copy, ("UPDATE specification SET sweep = ?, digest = ?", text, digest_of(text)))
+    with pytest.raises(ValueError, match="max_bytes must be at least"):
+        open_sweep(copy)
+    with pytest.raises(ValueError, match="max_bytes must be at least"):
+        open_sweep(whole[0], max_bytes=1000)
+
+
+def test_other_files_and_their_journals_are_refused(copy, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    journal = copy.with_name("b.sweep-journal")
+    uses = (open_sweep, lambda path: run_sweep(read_sweep(path), path, progress=False))
+    for use in uses:
+        journal.symlink_to(victim)
+        with pytest.raises(SweepFileError, match="remove it"):
+            use(copy)
+        journal.unlink()
+        journal.write_bytes(bytes(512) + b"victim" + bytes.fromhex("d9d505f920a163d7"))
+        with pytest.raises(SweepFileError, match="remove it"):
+            use(copy)
+        journal.unlink()
+        os.mkfifo(journal)
+        with pytest.raises(SweepFileError, match="remove it"):
+            use(copy)
+        journal.unlink()
+        copy.with_name("b.sweep-wal").touch()
+        with pytest.raises(SweepFileError, match="remove it"):
+            use(copy)
+        copy.with_name("b.sweep-wal").unlink()
+    damage(copy, [(18, b"\2\2")])
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "text").write_text("a" * 200)
+    (tmp_path / "link").symlink_to(copy)
+    names = ("pipe", "text", "none", "link", "")
+    for path in (copy, *(tmp_path / name for name in names)):
+        for reading in (open_sweep, sweep_status):
+            with pytest.raises(SweepFileError, match=r"not (a|the) file"):
+                reading(path)
+    assert victim.read_text() == "kept"
+
+
+def test_a_journal_that_a_kill_left_is_rolled_back_by_a_run(whole, copy, tmp_path):
+    """A reader cannot; what was committed is read after the run."""
+    with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as db:
+        db.execute("PRAGMA cache_size = 1")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE unit SET data = zeroblob(2000)")
+        other = tmp_path / "c.sweep"
+        shutil.copy(copy, other)
+        shutil.copy(f"{copy}-journal", f"{other}-journal")
+    with pytest.raises(SweepFileError, match="journal beside it"):
+        open_sweep(other)
+    run_sweep(read_sweep(whole[0]), other, progress=False)
+    assert bits(other) == bits(whole[0])

@@ -1,0 +1,276 @@
+"""A run loses nothing and mixes nothing: workers, extensions, kills, interrupts and full disks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from shaped_attention.sweep import SweepFileError, run_sweep, sweep_status
+from shaped_attention.sweep import code as sweep_code
+from shaped_attention.sweep.file import SweepFile
+from tests.sweep_examples import (
+    bits,
+    faulty,
+    run_into_a_full_disk,
+    run_slowly,
+    slow,
+    small,
+    started,
+    try_to_write,
+    with_faults,
+)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The units of `small` and `slow`, each from one run."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    found = {}
+    for name, sweep in (("small", small()), ("slow", slow())):
+        run_sweep(sweep, folder / name, progress=False)
+        found[name] = bits(folder / name)
+    return found
+
+
+@pytest.mark.quick
+def test_executors_do_not_change_a_bit(undisturbed, tmp_path):
+    report = run_sweep(small(), tmp_path / "processes", workers=2, progress=False)
+    assert (report.finished, report.failed, report.left) == (12, 0, 0)
+    with ThreadPoolExecutor(3) as threads:
+        run_sweep(small(), tmp_path / "threads", executor=threads, progress=False)
+    for name in ("processes", "threads"):
+        assert bits(tmp_path / name) == undisturbed["small"]
+    assert bits(tmp_path / "processes") != undisturbed["slow"]
+
+
+def test_a_dask_cluster_does_not_change_a_bit(undisturbed, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=tmp_path
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        run_sweep(small(), tmp_path / "a", executor=client.get_executor(), progress=False)
+    assert bits(tmp_path / "a") == undisturbed["small"]
+
+
+def test_a_file_grows_into_a_larger_sweep(tmp_path):
+    larger = small({"gamma": [0.3, 0.5, 0.7]}, samples=28)
+    run_sweep(larger, tmp_path / "whole", progress=False)
+    run_sweep(small(), tmp_path / "grown", progress=False)
+    before = bits(tmp_path / "grown")
+    assert run_sweep(larger, tmp_path / "grown", progress=False).finished == 24
+    assert bits(tmp_path / "grown") == bits(tmp_path / "whole")
+    # Full blocks were kept: their rows are those of before.
+    kept = {key: value for key, value in before.items() if value[0] == 8}
+    assert len(kept) == 8
+    assert kept.items() <= bits(tmp_path / "grown").items()
+    for other, entry in (
+        (small(), "axes, samples"),
+        (larger.changed(seed=1), "seed"),
+        (small({"gamma": [0.5, 0.3]}), "axes"),
+    ):
+        with pytest.raises(SweepFileError, match=f"holds another sweep \\({entry}"):
+            run_sweep(other, tmp_path / "grown", progress=False)
+
+
+def test_failures_are_recorded_and_others_go_on(tmp_path):
+    path = tmp_path / "a"
+    report = run_sweep(with_faults(["none", "raise"]), path, progress=False)
+    assert (report.finished, report.failed, report.left) == (2, 2, 0)
+    assert sweep_status(path).failures == [
+        ("network", "1", block, "RuntimeError: this unit always fails") for block in (0, 1)
+    ]
+    # They are tried again.
+    assert run_sweep(with_faults(["none", "raise"]), path, progress=False).failed == 2
+    assert len(sweep_status(path).failures) == 2
+
+
+def test_a_unit_that_kills_its_worker_is_found(tmp_path):
+    """Those that ran next to it are finished."""
+    path = tmp_path / "a"
+    report = run_sweep(with_faults(["none", "kill"], block=8), path, workers=2, progress=False)
+    assert (report.finished, report.failed, report.left) == (1, 1, 0)
+    assert sweep_status(path).failures == [("network", "1", 0, "its worker died every time")]
+    report = run_sweep(with_faults(["kill"]), tmp_path / "b", workers=2, progress=False)
+    assert (report.finished, report.failed, report.left) == (0, 2, 0)
+
+
+def test_the_executor_of_a_caller_ends_the_run(tmp_path):
+    class Broken(Executor):
+        left = 2
+
+        def submit(self, function, *arguments):
+            self.left -= 1
+            if self.left < 0:
+                raise BrokenExecutor("gone")
+            future = Future()
+            future.set_result(function(*arguments))
+            return future
+
+    class Cancelled(Broken):
+        def submit(self, function, *arguments):
+            with contextlib.suppress(BrokenExecutor):
+                return super().submit(function, *arguments)
+            future = Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    for kind in (Broken, Cancelled):
+        with kind() as executor, pytest.raises(BrokenExecutor, match="another run continues"):
+            run_sweep(small(), tmp_path / kind.__name__, executor=executor, progress=False)
+        assert len(bits(tmp_path / kind.__name__)) == 2
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(BrokenExecutor, match="after shutdown"):
+        run_sweep(small(), tmp_path / "a", executor=executor, progress=False)
+    assert run_sweep(small(), tmp_path / "a", progress=False).finished == 12
+
+
+def test_no_unit_starts_after_the_time(tmp_path):
+    report = run_sweep(slow(), tmp_path / "a", seconds=0.2, progress=False)
+    assert 0 < report.finished < 10
+    assert report.left == 10 - report.finished
+    assert run_sweep(slow(), tmp_path / "a", progress=False).left == 0
+
+
+def done(path):
+    """Number of units in a file, -1 if there is none or its first transaction is not over."""
+    try:
+        return sweep_status(path).done
+    except SweepFileError:
+        return -1
+
+
+def test_kills_at_random_moments(undisturbed, tmp_path):
+    """20 kill -9, 6 of them between the first INSERT and COMMIT, on four files."""
+    moments = random.Random(5)
+    hit, kept = 0, []
+    for name in "abcd":
+        path = tmp_path / name
+        for number in range(5):
+            in_commit = number % 4 == 1 or (name in "ab" and number == 3)
+            process = started(run_slowly, path, in_commit)
+            marker, least = Path(f"{path}.committing"), moments.randrange(8)
+            while process.is_alive() and not (
+                marker.exists() if in_commit else done(path) >= least
+            ):
+                time.sleep(0.01)
+            time.sleep(0.0 if in_commit else moments.uniform(0.0, 0.3))
+            hit += in_commit and process.is_alive()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.join()
+            marker.unlink(missing_ok=True)
+            kept.append(done(path))
+        run_sweep(slow(), path, progress=False)
+        assert bits(path) == undisturbed["slow"]
+    assert hit >= 5
+    assert any(0 < units < 10 for units in kept)
+
+
+def test_two_runs_do_not_mix(undisturbed, tmp_path):
+    """The second is refused while the first runs, and readers read."""
+    path = tmp_path / "a"
+    process = started(run_slowly, path)
+    while process.is_alive() and not (path.exists() and path.stat().st_size):
+        time.sleep(0.02)
+    time.sleep(0.5)
+    with pytest.raises(SweepFileError, match="in use by another run"):
+        run_sweep(slow(), path, progress=False)
+    assert sweep_status(path).units == 10
+    process.join()
+    assert process.exitcode == 0
+    assert bits(path) == undisturbed["slow"]
+    # Reading in the writer's process does not give its lock away.
+    with SweepFile(path, slow()):
+        assert sweep_status(path).done == 10
+        process = started(try_to_write, path)
+        process.join()
+    assert "in use by another run" in Path(f"{path}.error").read_text()
+
+
+def test_a_full_disk_is_a_sentence(tmp_path):
+    path = tmp_path / "a"
+    process = started(run_into_a_full_disk, path, 200_000)
+    process.join()
+    assert "cannot be written" in Path(f"{path}.error").read_text()
+    sweep = small(samples=800, block=100)
+    assert run_sweep(sweep, path, progress=False).finished == 32
+    run_sweep(sweep, tmp_path / "b", progress=False)
+    assert bits(path) == bits(tmp_path / "b")
+
+
+def test_an_interrupt_ends_with_the_command_that_continues(tmp_path):
+    toml, path = tmp_path / "grid.toml", tmp_path / "a.sweep"
+    toml.write_text(
+        'samplers = ["network"]\nsamples = 400\nblock = 4\n[fixed]\ngamma = 0.5\nfault = "sleep"\n'
+        'layer = "tests.sweep_examples:faulty"\ntokens = 2\nwidth = 8\ndepth = 2\n'
+    )
+    command = [sys.executable, "-m", "shaped_attention", "sweep", "run", str(toml), str(path)]
+    with subprocess.Popen(
+        [*command, "--workers", "2"], stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+    ) as process:  # fmt: skip
+        while process.poll() is None and not (path.exists() and path.stat().st_size):
+            time.sleep(0.1)
+        while process.poll() is None and not sweep_status(path).done:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, told = process.communicate()
+    assert time.monotonic() - began < 10.0
+    assert process.returncode == 3
+    assert f"to continue: shaped-attention sweep run {toml} {path} --workers 2" in told
+    assert 0 < sweep_status(path).done < 100
+
+
+def test_changed_code_is_refused_or_recorded(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    run_sweep(with_faults(["none"], samples=4), path, progress=False)
+    # The module of the layer counts.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep_code.inspect, "getsource", lambda part: "other")
+        with pytest.raises(SweepFileError, match=r"other code \(tests\.sweep_examples"):
+            run_sweep(with_faults(["none"]), path, progress=False)
+    before = sweep_code.versions()
+    monkeypatch.setattr(sweep_code, "versions", lambda: before | {"numpy": "0.1"})
+    with pytest.raises(SweepFileError, match=r"numpy .* before, 0\.1 now"):
+        run_sweep(with_faults(["none"]), path, progress=False)
+    assert sweep_status(path).units == 1  # the runs that were refused did not let it grow
+    run_sweep(with_faults(["none"]), path, accept_changed_code=True, progress=False)
+    (change,) = sweep_status(path).code_changes
+    assert change["units"] == 1
+    assert change["changed"] == [f"numpy {before['numpy']} before, 0.1 now"]
+
+
+def test_a_file_is_continued_by_its_function(tmp_path):
+    path = tmp_path / "a.sweep"
+    run_sweep(with_faults(["none"]), path, seconds=1e-9, progress=False)
+    with pytest.raises(ValueError, match=r"layer must be one of .* or a function"):
+        run_sweep(path, path, progress=False)
+    assert run_sweep(path, path, layer=faulty, progress=False).finished == 2
+
+
+def test_arguments_are_checked(tmp_path):
+    for options, words in (
+        ({"workers": 0}, "workers must be an integer >= 1"),
+        ({"seconds": -1.0}, "seconds must be positive"),
+        ({"devices": ["cuda:0"]}, "cuda"),
+        ({"executor": 3}, "executor"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            run_sweep(small(), tmp_path / "a", **options)
+    with pytest.raises(SweepFileError, match="is not a file"):
+        run_sweep(small(), tmp_path, progress=False)
