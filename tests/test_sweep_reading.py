@@ -135,7 +135,7 @@ def test_the_commands_run_show_export_and_repair(tmp_path):
     for words, sentence in (
         (("status", tmp_path / "none"), "is not a file"),
         (("export", path, "a.csv"), "the name of a netCDF file"),
-        (("run", toml), "STORE must be"),
+        (("run", toml), "the file to write must be given"),
         (("run", toml, path, "--workers", "2", "--dask", "x"), "at most one"),
         (("run", tmp_path / "none.toml", path), "No such file"),
     ):

@@ -18,7 +18,7 @@ import click
 from shaped_attention.commands.interrupts import interrupts
 from shaped_attention.commands.options import INCOMPLETE, Group, progress_option
 
-_store = click.argument("store", type=click.Path(path_type=Path))
+_path = click.argument("path", metavar="NAME.sweep", type=click.Path(path_type=Path))
 
 
 @click.group(name="sweep", cls=Group)
@@ -28,7 +28,7 @@ def sweep_command() -> None:
 
 @sweep_command.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.argument("store", type=click.Path(path_type=Path), required=False)
+@click.argument("path", metavar="[NAME.sweep]", type=click.Path(path_type=Path), required=False)
 @click.option("--workers", type=int, help="Number of local processes with one thread each; 1 means "
               "this process, with all threads.  [default: 1]")  # fmt: skip
 @click.option("--devices", metavar="LIST", help="Run one process on each of these devices, for "
@@ -38,13 +38,13 @@ def sweep_command() -> None:
 @click.option("--seconds", type=float, help="Time after which no unit starts.  [default: `seconds` "
               "of the sweep, if given]")  # fmt: skip
 @click.option("--accept-changed-code", is_flag=True, help="Continue even if the units come from "
-              "other code or versions; STORE records it.")  # fmt: skip
+              "other code or versions; the file records it.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Check the sweep, time a few samples, print the "
               "estimate for one worker, and run nothing.")  # fmt: skip
 @progress_option
 def run(
     file: Path,
-    store: Path | None,
+    path: Path | None,
     workers: int | None,
     devices: str | None,
     dask: str | None,
@@ -53,16 +53,16 @@ def run(
     dry_run: bool,
     progress: bool | None,
 ) -> None:
-    """Run the sweep in FILE (TOML), or what is left of it, into STORE (NAME.sweep).
+    """Run the sweep in FILE (TOML), or what is left of it, into NAME.sweep.
 
-    FILE can be the STORE of a sweep without functions of its own, which is then continued. The exit
-    status is 3 if units are left.
+    FILE can be the NAME.sweep of a sweep without functions of its own, which is then continued. The
+    exit status is 3 if units are left.
     """
     if sum(option is not None for option in (workers, devices, dask)) > 1:
         raise ValueError("--workers, --devices, --dask: give at most one of the three")
-    store = file if store is None and file.suffix == ".sweep" else store
-    if store is None and not dry_run:
-        raise ValueError("STORE must be the file to write, NAME.sweep")
+    path = file if path is None and file.suffix == ".sweep" else path
+    if path is None and not dry_run:
+        raise ValueError("the file to write must be given, NAME.sweep")
     command = " ".join(["shaped-attention sweep run", *map(shlex.quote, sys.argv[3:])])
     with _until_interrupted(command), ExitStack() as stack:
         with interrupts(signal.SIGINT, signal.SIGTERM, held=True):
@@ -71,7 +71,7 @@ def run(
             from shaped_attention.sweep.run import run_sweep
             from shaped_attention.sweep.toml import read_sweep
         sweep = read_sweep(file)
-        if store is None or dry_run:
+        if path is None or dry_run:
             cells = " x ".join(map(str, sweep.shape)) or "1"
             click.echo(f"{sweep.unit_count} units: {cells} cells, {sweep.samples} samples each")
             for sampler, time in estimate(sweep).items():
@@ -85,15 +85,15 @@ def run(
             workers, executor = sum(client.nthreads().values()) or None, client.get_executor()
         try:
             report = run_sweep(
-                sweep, store, executor=executor, workers=workers, seconds=seconds,
+                sweep, path, executor=executor, workers=workers, seconds=seconds,
                 devices=devices.split(",") if devices else (), progress=progress,
                 accept_changed_code=accept_changed_code,
             )  # fmt: skip
         except BrokenExecutor as error:
             raise click.ClickException(f"{error}; to continue: {command}") from None
-    click.echo(f"{report.finished} units in {store} after {duration(report.seconds)}")
+    click.echo(f"{report.finished} units in {path} after {duration(report.seconds)}")
     if report.failed:
-        click.echo(f"{report.failed} units failed: shaped-attention sweep status {store}", err=True)
+        click.echo(f"{report.failed} units failed: shaped-attention sweep status {path}", err=True)
     if report.left:
         click.echo(f"{report.left} units left; to continue: {command}", err=True)
     if report.failed or report.left:
@@ -101,15 +101,15 @@ def run(
 
 
 @sweep_command.command()
-@_store
+@_path
 @click.option("--cells", is_flag=True, help="Print how many units of each cell are done.")
-def status(store: Path, cells: bool) -> None:
-    """Print how much of the sweep in STORE is done, even while it runs."""
+def status(path: Path, cells: bool) -> None:
+    """Print how much of the sweep in NAME.sweep is done, even while it runs."""
     from shaped_attention.progress import duration
     from shaped_attention.sweep.reading import sweep_status
 
-    state = sweep_status(store)
-    click.echo(f"{store}: {state.done} of {state.units} units done, {len(state.failures)} failed, "
+    state = sweep_status(path)
+    click.echo(f"{path}: {state.done} of {state.units} units done, {len(state.failures)} failed, "
                f"{state.damaged} damaged")  # fmt: skip
     if state.seconds_left:
         click.echo(f"about {duration(state.seconds_left)} left on one worker")
@@ -125,32 +125,32 @@ def status(store: Path, cells: bool) -> None:
 
 
 @sweep_command.command()
-@_store
+@_path
 @click.argument("file", type=click.Path(path_type=Path))
-def export(store: Path, file: Path) -> None:
-    """Write the sweep in STORE to FILE (.nc), as the Dataset of `open_sweep`."""
+def export(path: Path, file: Path) -> None:
+    """Write the sweep in NAME.sweep to FILE (.nc), as the Dataset of `open_sweep`."""
     from shaped_attention.io.storage import written
     from shaped_attention.sweep.reading import open_sweep
 
     if file.suffix != ".nc":
         raise ValueError(f"FILE must have the name of a netCDF file, NAME.nc; got {file}")
-    data = open_sweep(store)
+    data = open_sweep(path)
     with written(file) as draft:
         data.to_netcdf(draft, engine="h5netcdf")
     click.echo(f"written: {file}")
 
 
 @sweep_command.command()
-@_store
+@_path
 @click.argument("new", type=click.Path(path_type=Path))
 @click.option("--sweep", "file", type=click.Path(path_type=Path), help="TOML file of the sweep, if "
-              "STORE has lost its specification.")  # fmt: skip
-def repair(store: Path, new: Path, file: Path | None) -> None:
-    """Copy every unit of the damaged STORE that is intact to the file NEW."""
+              "the file has lost its specification.")  # fmt: skip
+def repair(path: Path, new: Path, file: Path | None) -> None:
+    """Copy every unit of the damaged NAME.sweep that is intact to the file NEW."""
     from shaped_attention.sweep.repair import repair_sweep
     from shaped_attention.sweep.toml import read_sweep
 
-    saved, units = repair_sweep(store, new, None if file is None else read_sweep(file))
+    saved, units = repair_sweep(path, new, None if file is None else read_sweep(file))
     click.echo(
         f"{new}: {saved} of {units} units; to draw the others: shaped-attention sweep run {new}"
     )

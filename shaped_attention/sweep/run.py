@@ -181,7 +181,8 @@ class Loop:
         written = time.monotonic()
         try:
             while self._submit(waiting) or self.running:
-                ended, _ = wait(self.running, _LONGEST_WAIT, FIRST_COMPLETED)
+                ended = [future for future in self.running if future.done()]
+                ended = ended or [*wait(self.running, _LONGEST_WAIT, FIRST_COMPLETED).done]
                 # A caller's executor that breaks ends the run: first what it has finished.
                 in_order = sorted(ended, key=lambda future: not _came_back(future))
                 broken = [unit for future in in_order if (unit := self._cut_off(future))]
@@ -237,8 +238,9 @@ class Loop:
             drawn = Drawn(b"", 0.0, self.code, f"{type(error).__name__}: {error}")
         if drawn.error:
             self._give_up(unit, drawn.error)
-        elif differing := changes(self.code, drawn.code):
-            raise SweepFileError(f"a worker has other code than this process: {differing[0]}")
+        elif drawn.code != self.code:
+            differing = changes(self.code, drawn.code)
+            raise SweepFileError(f"a worker has other code than this process: {differing}")
         else:
             self.ready.append((unit, drawn.seconds, drawn.data))
             self.finished += 1
