@@ -53,8 +53,7 @@ class Faulty(sa.Block):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault == "raise":
             raise RuntimeError("this unit always fails")
-        if self.fault == "sleep":
-            time.sleep(0.1)
+        time.sleep({"sleep": 0.1, "sleep long": 1.0}.get(self.fault, 0.0))
         return project(tokens, tokens.shape[-1]) / tokens.shape[-1] ** 0.5
 
 

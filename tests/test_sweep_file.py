@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import shutil
 import sqlite3
 import sys
@@ -131,6 +132,7 @@ def test_damaged_units_are_drawn_again(whole, copy):
     assert open_sweep(copy).attrs["missing"] == 16
     run_sweep(read_sweep(copy), copy, progress=False)
     assert bits(copy) == bits(whole[0])
+    assert open_sweep(copy).attrs["missing"] == 0
 
 
 @pytest.mark.parametrize("kind", ["page", "cut", "header"])
@@ -216,14 +218,22 @@ def test_a_specification_of_a_stranger_is_refused_in_a_sentence(copy, text):
         assert "\n" not in str(caught.value)
 
 
-def test_nothing_that_a_stranger_names_is_imported(whole, copy, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (("layer", "activation", "mask", "config", "rope"), "or a function that returns a layer"),
+        (("activation",), "no code that a file names is imported"),
+    ],
+)
+def test_nothing_that_a_stranger_names_is_imported(copy, names, sentence, tmp_path, monkeypatch):
     """Every text of the file names a module that would leave a trace."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\ndef f(**k): return f\n")
     monkeypatch.syspath_prepend(tmp_path)
     entries = json.loads(read_sweep(copy).to_json())
-    entries["fixed"] |= dict.fromkeys(("layer", "activation", "mask", "config", "rope"), "trap:f")
-    entries["axes"] = [["covariance", ["trap:f", "trap.py", "/etc/passwd", "trap:g"]]]
+    entries["fixed"] |= {"layer": "mlp"} | dict.fromkeys(names, "trap:f")
+    if "layer" in names:
+        entries["axes"] = [["covariance", ["trap:f", "trap.py", "/etc/passwd", "trap:g"]]]
     text = json.dumps(entries, sort_keys=True)
     change(
         copy,
@@ -235,7 +245,7 @@ def test_nothing_that_a_stranger_names_is_imported(whole, copy, tmp_path, monkey
     before = sorted(tmp_path.iterdir())
     open_sweep(copy)
     assert sweep_status(copy).failures == [("trap:f", "trap:f", 0, "trap:f")]
-    with pytest.raises(ValueError, match="or a function that returns a layer"):
+    with pytest.raises(ValueError, match=sentence):
         run_sweep(read_sweep(copy), copy, progress=False)
     assert "trap" not in sys.modules
     assert sorted(tmp_path.iterdir()) == before
@@ -260,12 +270,14 @@ def test_another_schema_is_refused(copy, statement):
 
 
 def test_sizes_are_checked_before_anything_grows(whole, copy):
-    """A gigabyte in a row of a megabyte; samples without number; a Dataset beyond the limit."""
-    bomb = zlib.compress(bytes(10**9), 9)
+    """Half a gigabyte in a row; samples without number; a Dataset beyond the limit."""
+    bomb = zlib.compress(bytes(2**29), 1)
     seal = seal_of(read_sweep(copy))((0,))
     row = sealed(seal, Unit("chain", (0,), 0, 8), 1.0, 1, bomb)
     change(copy, ("INSERT OR REPLACE INTO unit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert open_sweep(copy).attrs["damaged"] == 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB
     text = json.dumps(
         json.loads(read_sweep(copy).to_json()) | {"samples": 10**8, "block": 10**8}, sort_keys=True
     )

@@ -99,7 +99,8 @@ def test_failures_are_recorded_and_others_go_on(tmp_path):
 def test_a_unit_that_kills_its_worker_is_found(tmp_path):
     """Those that ran next to it are finished."""
     path = tmp_path / "a"
-    report = run_sweep(with_faults(["none", "kill"], block=8), path, workers=2, progress=False)
+    sweep = with_faults(["sleep long", "kill"], block=8)
+    report = run_sweep(sweep, path, workers=2, progress=False)
     assert (report.finished, report.failed, report.left) == (1, 1, 0)
     assert sweep_status(path).failures == [("network", "1", 0, "its worker died every time")]
     report = run_sweep(with_faults(["kill"]), tmp_path / "b", workers=2, progress=False)

@@ -34,7 +34,7 @@ SWEEPS = [
         _SPECIFICATION,
         "min(self.block, self.samples - block * self.block)",
         "self.block",
-        (f"{_RUNS}::test_executors_do_not_change_a_bit",),
+        ("test_sweep_reading.py::test_a_dataset_has_the_samples_of_the_samplers",),
     ),
     Mutant(
         "sweep-grows-at-any-end-of-an-axis",
