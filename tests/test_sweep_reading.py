@@ -57,9 +57,11 @@ def test_a_dataset_has_the_samples_of_the_samplers(stored, data):
 def test_a_selection_is_a_part(stored, data):
     part = sa.open_sweep(stored[1], select={"gamma": [0.5], "sampler": "sde"})
     xr.testing.assert_equal(part, data.sel(gamma=[0.5], sampler="sde"))
-    for wrong in ({"gamma": 0.4}, {"tau0": 1.0}):
-        with pytest.raises(ValueError, match="select must name values along"):
+    for wrong in ({"gamma": 0.4}, {"tau0": 1.0}, {"gamma": [0.5, 0.5]}):
+        with pytest.raises(ValueError, match="select must"):
             sa.open_sweep(stored[1], select=wrong)
+    with pytest.raises(ValueError, match="data must be a Dataset with two samplers"):
+        sa.sweep_distances(part)
 
 
 def test_what_is_missing_is_nan_and_counted(stored, tmp_path):

@@ -185,15 +185,15 @@ def test_kills_at_random_moments(undisturbed, tmp_path):
 def test_two_runs_do_not_mix(undisturbed, tmp_path):
     """The second is refused while the first runs, and readers read."""
     path = tmp_path / "a"
-    process = started(run_slowly, path)
-    while process.is_alive() and not (path.exists() and path.stat().st_size):
+    process = started(run_slowly, path, True)
+    while process.is_alive() and not Path(f"{path}.committing").exists():
         time.sleep(0.02)
-    time.sleep(0.5)
     with pytest.raises(SweepFileError, match="in use by another run"):
         run_sweep(slow(), path, progress=False)
     assert sweep_status(path).units == 10
+    os.killpg(process.pid, signal.SIGKILL)
     process.join()
-    assert process.exitcode == 0
+    run_sweep(slow(), path, progress=False)
     assert bits(path) == undisturbed["slow"]
     # Reading in the writer's process does not give its lock away.
     with SweepFile(path, slow()):

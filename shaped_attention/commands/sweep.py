@@ -151,9 +151,8 @@ def repair(path: Path, new: Path, file: Path | None) -> None:
     from shaped_attention.sweep.toml import read_sweep
 
     saved, units = repair_sweep(path, new, None if file is None else read_sweep(file))
-    click.echo(
-        f"{new}: {saved} of {units} units; to draw the others: shaped-attention sweep run {new}"
-    )
+    others = f"; to draw the others: shaped-attention sweep run FILE {new}" * (saved < units)
+    click.echo(f"{new}: {saved} of {units} units{others}")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from shaped_attention.checks import suggestion
+from shaped_attention.checks import names_code, suggestion
 
 # A file is read without the blocks and without xarray, whose imports take a second.
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def kind_of(layer: Any) -> type[Cell]:
     elif isinstance(layer, str) and layer in CELLS:
         kind = resolve_name(CELLS[layer])
     else:
-        hint = suggestion(layer, CELLS)
+        own = "pass the function as layer=, or run the TOML file" if names_code(layer) else ""
+        hint = own or suggestion(layer, CELLS)
         raise ValueError(f"layer must be {LAYERS}; got {layer!r}{hint and f' ({hint})'}")
     return kind
 

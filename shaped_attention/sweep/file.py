@@ -223,7 +223,10 @@ class SweepFile:
         self._check_schema()
         if differing := sweep.differing(self._sweep()):
             other = ", ".join(differing)
-            raise SweepFileError(f"{self.path} holds another sweep ({other}); name a new file")
+            raise SweepFileError(
+                f"{self.path} holds another sweep ({other}; only more samples, and more values at "
+                "the ends of axes, continue it); name a new file"
+            )
 
     def _check_schema(self) -> None:
         rows = self._db.execute("SELECT name, sql FROM sqlite_schema LIMIT 99").fetchall()
@@ -254,9 +257,11 @@ class SweepFile:
                 # Bytes 18 and 19 say whether transactions are written ahead, in other files.
                 right = head[:16] == _HEADER and head[18:20] == b"\1\1"
                 if not right and (head or not self._writes):
+                    repair = (
+                        f", or its first page is damaged; `sweep repair {path} NEW` saves units"
+                    )
                     raise SweepFileError(
-                        f"{path} is not the file of a sweep, or its first page is damaged "
-                        f"(`shaped-attention sweep repair {path} NEW`)"
+                        f"{path} is not the file of a sweep{repair * (path.suffix != '.toml')}"
                     )
             ahead, journal = (path.with_name(path.name + end) for end in ("-wal", "-journal"))
             foreign = ahead if os.path.lexists(ahead) else None

@@ -68,8 +68,9 @@ def open_sweep(
         places = xr.DataArray(np.arange(prod(lengths)).reshape(lengths), coordinates, list(axes))
         try:
             places = places.sel(select or {})
-        except (KeyError, ValueError, IndexError) as error:
-            raise ValueError(f"select must name values along {list(axes)}; {error}") from None
+        except (KeyError, ValueError, IndexError, TypeError):
+            known = "; ".join(f"{name}: {values}" for name, values in coordinates.items())
+            raise argument_error("select", f"values by name, of {known[:400]}", select) from None
         sizes = shapes(sweep, sweep.samples)
         size = 8 * places.size * sum(map(prod, sizes.values()))
         if size > max_bytes:
@@ -239,6 +240,8 @@ def sweep_distances(
     """
     _check_opened(data)
     check_inside("confidence", confidence)
+    if "sampler" not in data.dims:
+        raise argument_error("data", "a Dataset with two samplers", data)
     for name, sampler in (("first", first), ("second", second)):
         check_choice(name, sampler, list(data["sampler"].values))
     precision = float(np.finfo(Sweep.from_json(data.attrs["sweep"]).dtype).eps)

@@ -59,8 +59,8 @@ class Sweep(BaseModel):
     axes
         Values along each axis, by parameter, in the order of the dimensions.
     samplers
-        One or more of 'network', 'chain' and 'sde'; for the layers 'sphere' and 'model', the name
-        of the layer.
+        One or more of 'network', 'chain' and 'sde' (by default the last two); for the layers
+        'sphere' and 'model', the name of the layer.
     samples, block
         Number of samples per cell and sampler, and of those in a work unit.
     seed
@@ -112,6 +112,8 @@ class Sweep(BaseModel):
             if name not in known
         ]
         given = {"fixed": fixed, "axes": axes or {}, **entries}
+        if isinstance(fixed, Mapping) and fixed.get("layer") in ("model", "sphere"):
+            given.setdefault("samplers", fixed["layer"])
         try:
             given = {name: _plain(given[name], functions) for name in known if name in given}
             for name in ("samplers", "observables"):
