@@ -48,9 +48,19 @@ def derived_seed(seed: int, values: Mapping[str, Any], *integers: int) -> int:
     ValueError
         If the seed is outside its range.
     """
-    check_count("seed", seed, lowest=0)
+    return seed_from(seed, hashed(values), *integers)
+
+
+def hashed(values: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return a hash of plain data, four integers below 2^32."""
     words = np.frombuffer(hashlib.sha256(canonical(values).encode()).digest(), dtype="<u4")
-    key = (STREAMS["derived"], *(int(word) for word in words[:4]), *integers)
+    return tuple(int(word) for word in words[:4])
+
+
+def seed_from(seed: int, words: tuple[int, ...], *integers: int) -> int:
+    """Return the seed that `derived_seed` returns for values with this hash."""
+    check_count("seed", seed, lowest=0)
+    key = (STREAMS["derived"], *words, *integers)
     state = np.random.SeedSequence(int(seed), spawn_key=key).generate_state(1, np.uint64)
     return int(state[0] >> np.uint64(1))
 

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from shaped_attention.checks import argument_error, did_you_mean, names_code
-from shaped_attention.numerics.seeds import canonical, derived_seed
+from shaped_attention.numerics.seeds import canonical, hashed, seed_from
 from shaped_attention.sweep.cells import DEFAULTS, Cell, make_cell
 
 FORMAT = 1
@@ -101,6 +101,7 @@ class Sweep(BaseModel):
     _functions: dict[str, Callable[..., Any]] = PrivateAttr(default_factory=dict)
     _tokens: int | None = PrivateAttr(default=None)
     _checked: bool = PrivateAttr(default=False)
+    _hashes: dict[tuple[int, ...], tuple[int, ...]] = PrivateAttr(default_factory=dict)
 
     def __init__(
         self, fixed: Mapping[str, Any], axes: Mapping[str, Any] | None = None, **entries: Any
@@ -227,7 +228,9 @@ class Sweep(BaseModel):
         It depends on values, not on places along the axes, so that a cell has the same samples in
         every grid. Chain and SDE have separate streams under the same seed.
         """
-        return derived_seed(self.seed, DEFAULTS | self.fixed | self.point(unit.cell), unit.block)
+        if unit.cell not in self._hashes:
+            self._hashes[unit.cell] = hashed(DEFAULTS | self.fixed | self.point(unit.cell))
+        return seed_from(self.seed, self._hashes[unit.cell], unit.block)
 
     def differing(self, other: Sweep) -> list[str]:
         """Return the entries in which this is not the other sweep with more samples or values."""

@@ -18,15 +18,15 @@ SWEEPS = [
     Mutant(
         "sweep-blocks-share-a-seed",
         _SPECIFICATION,
-        "self.point(unit.cell), unit.block)",
-        "self.point(unit.cell), 0)",
+        "self._hashes[unit.cell], unit.block)",
+        "self._hashes[unit.cell], 0)",
         (_PURE,),
     ),
     Mutant(
         "sweep-seed-of-the-place-in-the-grid",
         _SPECIFICATION,
-        "DEFAULTS | self.fixed | self.point(unit.cell), unit.block",
-        '{"cell": unit.cell}, unit.block',
+        "hashed(DEFAULTS | self.fixed | self.point(unit.cell))",
+        'hashed({"cell": unit.cell})',
         (_PURE,),
     ),
     Mutant(
