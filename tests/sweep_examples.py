@@ -59,7 +59,7 @@ class Faulty(sa.Block):
 
 
 def faulty(gamma, fault="none"):
-    """A layer by parameters of its own."""
+    """A layer function, as a user would write it."""
     return Faulty(gamma, fault)
 
 
@@ -113,7 +113,7 @@ def slow():
 
 
 def try_to_write(path):
-    """Open a file for writing, and write what that raises beside it."""
+    """Try to open a file for writing, and save the error message in PATH.error."""
     try:
         SweepFile(path, slow())
     except ValueError as error:
@@ -121,7 +121,7 @@ def try_to_write(path):
 
 
 def run_into_a_full_disk(path, size):
-    """Run where files can have this many bytes, and write what it raises beside the file."""
+    """Run with a limit on the size of files, and save the error message in PATH.error."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
         run_sweep(small(samples=800, block=100), path, progress=False)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -13,7 +11,6 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.checks import check_fraction, check_inside
-from shaped_attention.derived.state import State
 from shaped_attention.libraries import lazily
 
 V0 = np.eye(3)
@@ -302,69 +299,6 @@ def test_slopes_that_vanish_to_rounding(width):
         with pytest.raises(ValueError, match=f"^c_plus={c!r}, c_minus=.* width {width} both"):
             sa.ShapedMLP(0.5, c, c).check(1, width)
     sa.ShapedMLP(0.5, -root, 0.0).check(1, width)
-
-
-@dataclass(frozen=True)
-class Failing(sa.ShapedAttention):
-    """A block that raises in any sampler, or whose numbers overflow."""
-
-    overflow: bool = False
-
-    def _fail(self, value):
-        if not self.overflow:
-            raise ArithmeticError("broken block")
-        return value * NAN
-
-    def forward(self, p, tokens, project):
-        return self._fail(super().forward(p, tokens, project))
-
-    def step(self, p, state, numbers, width):
-        new = super().step(p, state, numbers, width)
-        return State(tuple(self._fail(factor) for factor in new.factors))
-
-    @property
-    def limit(self):
-        return BrokenLimit(self)
-
-
-class BrokenLimit(sa.Limit):
-    def __init__(self, block):
-        self.block = block
-
-    def factor_noise(self, p, factor, numbers):
-        return self.block._fail(factor)
-
-
-def global_state():
-    return {
-        "threads": {thread.ident for thread in threading.enumerate()},
-        "torch": (torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()),
-        "numpy": (np.geterr(), np.get_printoptions()),
-        "random": (torch.get_rng_state().tolist(), np.random.get_state()[1].tolist()),  # noqa: NPY002
-    }
-
-
-@SAMPLERS
-@pytest.mark.parametrize(
-    ("overflow", "error", "message"),
-    [
-        (False, ArithmeticError, "broken block"),
-        (True, FloatingPointError, "is not a number on|that are not finite|that is not finite"),
-    ],
-)
-def test_a_sampler_that_fails_leaves_nothing_behind(
-    sampler, overflow, error, message, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    usual = sampler(samples=200)
-    before = global_state()
-    with pytest.raises(error, match=message):
-        sampler([*LAYER, Failing(0.5, overflow=overflow)], samples=200)
-    with pytest.raises(ValueError, match="samples must be an integer >= 1; got 0"):
-        sampler(samples=0)
-    assert global_state() == before
-    assert list(tmp_path.iterdir()) == []
-    assert sampler(samples=200).identical(usual)
 
 
 @SAMPLERS

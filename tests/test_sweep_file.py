@@ -331,7 +331,7 @@ def test_a_journal_that_a_kill_left_is_rolled_back_by_a_run(whole, copy, tmp_pat
         other = tmp_path / "c.sweep"
         shutil.copy(copy, other)
         shutil.copy(f"{copy}-journal", f"{other}-journal")
-    with pytest.raises(SweepFileError, match="journal beside it"):
+    with pytest.raises(SweepFileError, match="unfinished transaction"):
         open_sweep(other)
     run_sweep(read_sweep(whole[0]), other, progress=False)
     assert bits(other) == bits(whole[0])

@@ -55,8 +55,8 @@ def run(
 ) -> None:
     """Run the sweep in FILE (TOML), or what is left of it, into NAME.sweep.
 
-    FILE can be the NAME.sweep of a sweep without functions of its own, which is then continued. The
-    exit status is 3 if units are left.
+    A NAME.sweep as FILE is continued, unless its layer is a custom function. The exit status is 3
+    if units are left.
     """
     if sum(option is not None for option in (workers, devices, dask)) > 1:
         raise ValueError("--workers, --devices, --dask: give at most one of the three")

@@ -78,7 +78,7 @@ def _name_faults(sweep: Sweep) -> list[str]:
         if name in sweep.fixed:
             faults.append(f"{name} is both fixed and an axis")
         if name in _RESERVED:
-            faults.append(f"{name} is a name that the results have; choose another one")
+            faults.append(f"{name} cannot be an axis, because the results use this name")
         if not values or len(set(map(canonical, values))) < len(values):
             faults.append(str(argument_error(name, "a list of distinct values", values)))
     return faults

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
@@ -123,10 +124,9 @@ class SweepFile:
     def units(self, wanted: Callable[[Unit], bool] = lambda unit: True) -> Iterator[Found]:
         """Yield each unit of the sweep that is in the file."""
         sweep, seen = self.sweep, set[Unit]()
-        most, blocks, full = sweep.unit_count, sweep.blocks, sweep.block
-        last = sweep.samples - (blocks - 1) * full
+        most, blocks = sweep.unit_count, sweep.blocks
         cells = {cell_text(cell): cell for cell in sweep.indices()}
-        sizes = {samples: shapes(sweep, samples) for samples in (full, last)}
+        sizes = lru_cache(partial(shapes, sweep))
         with self._reported():
             rows = self._db.execute(f"SELECT * FROM unit NOT INDEXED LIMIT {most + 1}")
             for number, row in enumerate(rows):
@@ -136,12 +136,12 @@ class SweepFile:
                 known = sampler in sweep.samplers and text in cells and type(block) is int
                 if not (known and 0 <= block < blocks):
                     continue
-                unit = Unit(sampler, cells[text], block, full if block < blocks - 1 else last)
+                unit = sweep.unit(sampler, cells[text], block)
                 if samples != unit.samples or unit in seen or not wanted(unit):
                     continue
                 seen.add(unit)
                 good = intact(self._seal(unit.cell), row)
-                arrays = decode(sizes[unit.samples], data) if good else None
+                arrays = decode(sizes(unit.samples), data) if good else None
                 yield Found(unit, seconds if good else 0.0, arrays)
 
     def failures(self) -> list[tuple[str, str, int, str]]:
@@ -296,8 +296,8 @@ class SweepFile:
                 return f"cannot be written ({error}); what was committed is kept"
             case sqlite3.SQLITE_READONLY, False:
                 return (
-                    "has a journal beside it, of a run that was killed or of another file; "
-                    "`shaped-attention sweep run` completes it"
+                    "has an unfinished transaction, left by a run that was killed; "
+                    "`shaped-attention sweep run` undoes it and continues"
                 )
             case ((sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY), _):
                 return f"cannot be opened ({error})"

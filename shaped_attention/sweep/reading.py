@@ -122,10 +122,10 @@ def _coordinate(values: list[Any]) -> list[Any]:
 class Status(NamedTuple):
     """How much of a sweep is done.
 
-    `damaged` units are drawn again by the next run. `failures` are sampler, cell, block and message
-    of those that failed in the last one, `seconds_left` the time that is left on one worker (None
-    before the first unit), `by_cell` the points of cells with their numbers of units done, and
-    `code_changes` accepted changes of code.
+    The next run redraws the `damaged` units. `failures` lists sampler, cell, block and message of
+    each unit that failed in the last run. `seconds_left` is the time that one worker still needs,
+    None before the first unit. `by_cell` has each cell's point and its number of finished units,
+    and `code_changes` the accepted changes of code.
     """
 
     units: int

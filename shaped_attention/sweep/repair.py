@@ -1,9 +1,9 @@
 """Units saved from a damaged file, page by page.
 
-A row with its digest is whole, wherever it lies. So SQLite reads each page with rows of a table as
-if it were the whole table of units, in a copy with a first page of its own: neither the header nor
-the tree above the pages is needed. The format is https://www.sqlite.org/fileformat2.html, sections
-1.3 and 1.6.
+The digest of a row proves that it is whole, whatever page it is on. The damaged file is therefore
+copied, the copy gets a sound first page, and SQLite reads each leaf page as if it were the entire
+table of units. Damage to the header or to the interior of the B-tree does no harm. Sections 1.3 and
+1.6 of https://www.sqlite.org/fileformat2.html describe the format.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ _MOST_READY, _LONGEST_WAIT = 64, 1.0
 _TRIES = 3
 """How often a unit runs whose worker dies."""
 
-_MOST_CELLS = 4096
-"""Cells that are kept for their later blocks."""
+_CACHED_CELLS = 4096
+"""Number of cells that are kept for their later blocks."""
 
 _UNKNOWN = 100
 """Workers of an executor that does not say how many it has."""
@@ -153,7 +153,7 @@ class Loop:
         self.executor: Executor | None = None
         self.pool: Callable[[], ProcessPoolExecutor] | None = None
         self.most, self.finished, self.failed = 1, 0, 0
-        self.cell, self.code = lru_cache(_MOST_CELLS)(self.sweep.cell), code_here()
+        self.cell, self.code = lru_cache(_CACHED_CELLS)(self.sweep.cell), code_here()
         self.ready: list[tuple[Unit, float, bytes]] = []
         self.given_up: list[tuple[Unit, str]] = []
         self.running: dict[Future[Drawn], Unit] = {}

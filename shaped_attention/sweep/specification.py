@@ -19,8 +19,6 @@ from shaped_attention.sweep.cells import DEFAULTS, Cell, make_cell
 FORMAT = 1
 """Version of the files; increased when an older one could be misread."""
 
-_BLOCK = 1024
-
 MOST_CELLS, MOST_UNITS = 100_000, 1_000_000
 
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -89,7 +87,7 @@ class Sweep(BaseModel):
     axes: dict[str, list[Any]] = {}
     samplers: tuple[str, ...] = ("chain", "sde")
     samples: Count = 4096
-    block: Count = _BLOCK
+    block: Count = 1024
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
     keep: Literal["observables", "V"] = "observables"
     observables: tuple[str, ...] = ()
