@@ -269,7 +269,7 @@ def test_masks_and_rotations_of_the_layers():
         (3, "config must be a configuration with to_dict, .*; got 3"),
         (
             "Llama-3.1-70B",
-            r"config='Llama-3.1-70B' is not a configuration; choose one of bert-large, .*, the "
+            r"config='Llama-3.1-70B' is not a configuration; choose one of bert-large, .*, or the "
             r"path of a config\.json \(did you mean 'llama-3\.1-70b'\?\)",
         ),
     ],
