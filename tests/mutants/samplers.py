@@ -276,7 +276,7 @@ SAMPLERS = [
         "np.array(entries, dtype=float)",
         (
             "test_provenance.py::test_a_record_is_valid_and_its_call_gives_the_same_bits"
-            "[14-record_covariances]",
+            "[record_covariances]",
         ),
     ),
     Mutant(
