@@ -134,8 +134,11 @@ def compare_command(
         mask="causal" if options["causal"] else None,
         **{name: options[name] for name in _LAYER_OPTIONS},
     )
-    asked = {name: options[name] for name in _STUDY_OPTIONS} | {"memory": memory}
-    study.check_study(layer, v0, **asked)
+    asked = study.Study(
+        layer=layer, v0=v0, **{name: options[name] for name in _STUDY_OPTIONS},
+        options={name: options[name] for name in _SAMPLER_OPTIONS} | {"memory": memory},
+    )  # fmt: skip
+    asked.check()
     with extras():
         import h5netcdf  # noqa: F401  so that a missing library is reported before the work
     check_writable(results, "results")
@@ -149,7 +152,7 @@ def compare_command(
     click.echo("" if kept else f", rescaled to {float(scale):g} (--scale)")
     click.echo(f"layer: {', '.join(map(str, layer))}")
     click.echo(f"width n = {width}, depth L = {depth}, t in [0, {depth / max(width, 1):g}]\n")
-    results_of, tables = study.run_study(layer, v0, progress=progress, **asked)
+    results_of, tables = asked.run(progress)
     main_table, *others = study.PAIRS
     click.echo(f"{main_table}\n{format_comparison(tables[main_table])}\n")
     for name in others:
@@ -163,8 +166,9 @@ def compare_command(
 _LAYER_OPTIONS = ("gamma", "tau0", "heads", "output_projection", "key_size", "query_bias",
                   "key_bias", "mlp_gamma", "c_plus", "c_minus")  # fmt: skip
 
-_STUDY_OPTIONS = ("width", "depth", "step", "samples", "network_samples", "seed", "radius",
-                  "device", "dtype")  # fmt: skip
+_STUDY_OPTIONS = ("width", "depth", "step", "samples", "network_samples", "seed")
+
+_SAMPLER_OPTIONS = ("radius", "device", "dtype")
 
 
 def _refuse_unused(context: click.Context) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,52 +46,54 @@ def files(results: Path, figures: Path) -> dict[str, list[Path]]:
     }
 
 
-def run_study(
-    layer: Layer,
-    v0: NDArray[np.float64],
-    *,
-    width: int,
-    depth: int,
-    step: float,
-    samples: int,
-    network_samples: int,
-    **options: Any,
-) -> tuple[dict[str, xr.Dataset], dict[str, xr.Dataset]]:
-    """Simulate networks and chain at one width, integrate the SDE to depth / width, and compare."""
-    shared: dict[str, Any] = {"times": common_times(width, depth, step)} | options
-    limit = integrate_sde(layer, v0, horizon=depth / width, step=step, samples=samples, **shared)
-    finite: dict[str, Any] = {"width": width, "depth": depth} | shared
-    chain = simulate_chain(layer, v0, samples=samples, **finite)
-    network = simulate_network(layer, v0, samples=network_samples, **finite)
-    results = {"network": network, "exact chain": chain, "SDE": limit}
-    seed = options["seed"]
-    tables = {x: compare(results[a], results[b], seed=seed) for x, (a, b) in PAIRS.items()}
-    return results, tables
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Networks and chain of one width and depth, and the SDE to depth / width, from one V_0.
 
+    `options` are those of all samplers: radius, device, dtype and memory.
+    """
 
-def check_study(
-    layer: Layer,
-    v0: NDArray[np.float64],
-    *,
-    width: int,
-    depth: int,
-    step: float,
-    samples: int,
-    network_samples: int,
-    seed: int,
-    **options: Any,
-) -> None:
-    """Raise the ValueError that `run_study` would, without simulating anything."""
-    for name, count in (("samples", samples), ("network_samples", network_samples)):
-        check_count(name, count, FEWEST_SAMPLES)
-    check_count("width", width)
-    check_count("depth", depth)
-    steps = count_steps(depth / width, step)
-    for columns, count, dt in ((width, depth, 1.0 / width), (None, steps, step)):
-        specify(
-            layer, v0, width=columns, steps=count, dt=dt, samples=samples, seed=seed,
-            options=Options(**options),
+    layer: Layer
+    v0: NDArray[np.float64]
+    width: int
+    depth: int
+    step: float
+    samples: int
+    network_samples: int
+    seed: int
+    options: dict[str, Any]
+
+    def check(self) -> None:
+        """Raise the ValueError that `run` would, without simulating anything."""
+        for name in ("samples", "network_samples"):
+            check_count(name, getattr(self, name), FEWEST_SAMPLES)
+        check_count("width", self.width)
+        check_count("depth", self.depth)
+        steps = count_steps(self.depth / self.width, self.step)
+        finite, limit = (self.width, self.depth, 1.0 / self.width), (None, steps, self.step)
+        for width, count, dt in (finite, limit):
+            specify(
+                self.layer, self.v0, width=width, steps=count, dt=dt, samples=self.samples,
+                seed=self.seed, options=Options(**self.options),
+            )  # fmt: skip
+
+    def run(self, progress: bool | None) -> tuple[dict[str, xr.Dataset], dict[str, xr.Dataset]]:
+        """Return the results, and the tables that compare them."""
+        times = common_times(self.width, self.depth, self.step)
+        shared: dict[str, Any] = {"times": times, "seed": self.seed, "progress": progress}
+        shared |= self.options
+        limit = integrate_sde(
+            self.layer, self.v0, horizon=self.depth / self.width, step=self.step,
+            samples=self.samples, **shared,
         )  # fmt: skip
+        shared |= {"width": self.width, "depth": self.depth}
+        chain = simulate_chain(self.layer, self.v0, samples=self.samples, **shared)
+        network = simulate_network(self.layer, self.v0, samples=self.network_samples, **shared)
+        results = {"network": network, "exact chain": chain, "SDE": limit}
+        tables = {
+            name: compare(results[a], results[b], seed=self.seed) for name, (a, b) in PAIRS.items()
+        }
+        return results, tables
 
 
 def common_times(width: int, depth: int, step: float) -> list[float]:
