@@ -338,6 +338,25 @@ def test_explosion_probability_refuses_what_it_cannot_use():
         sa.stopping.explosion_probability(run(BLOCKS["full"], radius=100.0))
 
 
+class Own(ShapedAttention):
+    """A block of a user."""
+
+
+def test_explosion_probability_asks_for_a_layer_of_ones_own():
+    """With it the estimate is that for the same block of this package."""
+    size = {"horizon": 0.75, "step": 0.05, "samples": 2000, "radius": 1e13}
+    v0, own = sa.equicorrelated(2, 0.2), Own(0.6, 0.5)
+    result = sa.integrate_sde(own, v0, **size)
+    with pytest.raises(ValueError, match=r"its block Own is not one of this .*; pass layer=$"):
+        sa.stopping.explosion_probability(result)
+    with pytest.raises(ValueError, match=r"^layer must be the layer of result; got an Own$"):
+        sa.stopping.explosion_probability(result, layer=Own(0.5, 0.5))
+    found = sa.stopping.explosion_probability(result, layer=own)
+    known = sa.integrate_sde(ShapedAttention(0.6, 0.5), v0, **size)
+    assert found.equals(sa.stopping.explosion_probability(known))
+    assert sa.rerun(found, result=result, layer=own).identical(found)
+
+
 def test_a_layer_without_second_order_still_runs(monkeypatch):
     limit = type(BLOCKS["full"].limit)
     monkeypatch.setattr(limit, "noise_drift", lambda self, p, factor: None)

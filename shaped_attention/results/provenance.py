@@ -194,8 +194,6 @@ def record(result: xr.Dataset) -> dict[str, Any]:
 
 def _arguments_of(result: xr.Dataset, function: Result, replaced: Collection[str]) -> Any:
     """Return the arguments of the call of a function that made a result, except those replaced."""
-    from shaped_attention.results.plain_arguments import UnrecordedError
-
     arguments, recorded_arguments = specification(result), {}
     arguments.pop("sampler", None)
     parameters = inspect.signature(function).parameters
@@ -210,11 +208,18 @@ def _arguments_of(result: xr.Dataset, function: Result, replaced: Collection[str
             continue
         if name not in arguments:
             raise ValueError(f"result lacks the argument {name} of {function.__name__}")
-        try:
-            recorded_arguments[name] = argument_of(result, name)
-        except UnrecordedError as error:
-            raise ValueError(f"{error}; pass {name}=") from None
+        recorded_arguments[name] = recorded_argument(result, name)
     return recorded_arguments
+
+
+def recorded_argument(result: xr.Dataset, name: str) -> Any:
+    """Return an argument of the call that made a result, or raise ValueError that asks for it."""
+    from shaped_attention.results.plain_arguments import UnrecordedError
+
+    try:
+        return argument_of(result, name)
+    except UnrecordedError as error:
+        raise ValueError(f"{error}; pass {name}=") from None
 
 
 def argument_of(result: xr.Dataset, name: str, blocks: Sequence[type[Block]] = ()) -> Any:

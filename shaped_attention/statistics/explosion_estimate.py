@@ -16,6 +16,7 @@ of the paths beyond 50 k, censored for paths that reached the radius, give pi by
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -25,9 +26,14 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.base import Layer, pattern_of, specification_of
 from shaped_attention.checks import argument_error, check_inside
-from shaped_attention.results.provenance import argument_of, recorded
+from shaped_attention.results.provenance import (
+    argument_of,
+    recorded,
+    recorded_argument,
+    specification,
+)
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.theory.moments import limits_at
 
@@ -42,7 +48,9 @@ FEWEST = 20
 
 
 @recorded()
-def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
+def explosion_probability(
+    result: xr.Dataset, confidence: float = 0.95, *, layer: Layer | None = None
+) -> xr.Dataset:
     """Estimate the probability that a path explodes, rather than only reaches the radius.
 
     Parameters
@@ -52,6 +60,8 @@ def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Da
         20 paths reached.
     confidence
         Coverage probability of the bounds, from the profile likelihood and the number of far paths.
+    layer
+        The layer of `result`, which must be given if it has a block of your own.
 
     Returns
     -------
@@ -62,19 +72,24 @@ def explosion_probability(result: xr.Dataset, confidence: float = 0.95) -> xr.Da
     ------
     ValueError
         If the result has no `largest_speed`, the radius is too small, too few paths reached it at a
-        high speed, or `confidence` is outside its range.
+        high speed, `confidence` is outside its range, or `layer` is missing or another one.
     """
     if not isinstance(result, xr.Dataset) or "largest_speed" not in result:
         raise argument_error("result", "a result of integrate_sde with method='clock'", result)
     check_inside("confidence", confidence)
-    radius = float(result.attrs["radius"])
-    least = SMALLEST_RADIUS * float(np.linalg.norm(argument_of(result, "v0"), axis=(-2, -1)).max())
+    stored, radius = specification(result), float(result.attrs["radius"])
+    v0 = argument_of(result, "v0")
+    least = SMALLEST_RADIUS * float(np.linalg.norm(v0, axis=(-2, -1)).max())
     if radius < 0.999 * least:
         raise argument_error(
             "the radius of result", f">= {least:.6g}, {SMALLEST_RADIUS:g} times |v0|", radius
         )
+    if layer is None:
+        layer = recorded_argument(result, "layer")
+    elif json.loads(json.dumps(specification_of(pattern_of(layer)))) != stored["layer"]:
+        raise argument_error("layer", "the layer of result", layer)
     count = result.sizes["sample"]
-    speed = result["largest_speed"].to_numpy() / (FAR * _linear_rate(argument_of(result, "layer")))
+    speed = result["largest_speed"].to_numpy() / (FAR * _linear_rate(layer))
     beyond = speed > 1.0
     gains = 0.5 * np.log(np.where(beyond, speed, 1.0))
     stopped = np.isfinite(result["stopping_time"].to_numpy())
