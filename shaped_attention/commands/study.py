@@ -23,7 +23,8 @@ from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.sde import count_steps, integrate_sde
 from shaped_attention.samplers.specification import Options, specify
-from shaped_attention.statistics.compare import FEWEST_SAMPLES, compare
+from shaped_attention.statistics.compare import compare
+from shaped_attention.statistics.density import FEWEST
 
 PAIRS = {
     "chain against SDE": ("exact chain", "SDE"),
@@ -66,7 +67,7 @@ class Study:
     def check(self) -> None:
         """Raise the ValueError that `run` would, without simulating anything."""
         for name in ("samples", "network_samples"):
-            check_count(name, getattr(self, name), FEWEST_SAMPLES)
+            check_count(name, getattr(self, name), FEWEST)
         check_count("width", self.width)
         check_count("depth", self.depth)
         steps = count_steps(self.depth / self.width, self.step)

@@ -1,9 +1,9 @@
 """Distances between two laws of V with confidence intervals, and a verdict in words.
 
 Two results are compared as stopped laws: at time t both hold V at the smaller of t and the
-stopping time of the path, and the observable ``stopping time`` is the smaller of the two. No path
-is left out. A finite network and its limit have different laws, so the question is not whether they
-are equal but how large the difference is, and whether this many samples can show it.
+stopping time of the path, and the observable ``stopping time`` is the smaller of the two. A finite
+network and its limit have different laws: the question is how large the difference is, and whether
+this many samples can show it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from shaped_attention.checks import (
-    argument_error,
-    check_choice,
-    check_count,
-    check_inside,
-)
+from shaped_attention.checks import argument_error, check_choice, check_count, check_inside
 from shaped_attention.numerics.observables import STOPPING, observables_of
 from shaped_attention.numerics.result_axis import (
     TIME_TOLERANCE,
-    check_result,
     common_axis,
     listed,
     place_index,
@@ -34,6 +28,7 @@ from shaped_attention.numerics.result_axis import (
 )
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.comparison_text import verdict
+from shaped_attention.statistics.density import check_samples
 from shaped_attention.statistics.distances import (
     integral_distances,
     joint_test,
@@ -43,7 +38,7 @@ from shaped_attention.statistics.distances import (
 )
 from shaped_attention.statistics.proportions import equality_p_value
 
-FEWEST_SAMPLES, _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 8, 99, 50
+_FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 99, 50
 _EQUAL = 1e-9
 """Relative difference of numbers in two specifications that is rounding."""
 
@@ -71,23 +66,18 @@ def compare(
     Observables are first rounded to 64 times the machine epsilon of the coarser result: rounding
     errors, which differ between samplers, are not a difference of laws.
 
-    All statements assume that the two results are independent. Results of one sampler with one seed
-    share random numbers. The KS bands then remain valid, but not sharp; the other intervals, the
-    p-values and what is resolved do not, and the verdict says so. Use different seeds. The verdict
-    also reports different initial covariances, layers or radii, each of which is reason enough for
-    laws to differ.
+    All statements assume that the two results are independent. Of results of one sampler with one
+    seed, which share random numbers, only the KS bands are valid, and the verdict says so. It also
+    reports different initial covariances, layers or radii, reason enough for laws to differ.
 
     Parameters
     ----------
     first, second
         Results of any two samplers, or of `simulate_model` and `record_covariances`, with the same
         number of tokens and at least 8 samples each.
-    time
-        A time saved in both, to within 1e-9. Default: the last common time, unless only 0 is
-        common.
-    position
-        For results of models, the number of layers after which the tokens are compared. Default:
-        the last common one, unless only 0 is common.
+    time, position
+        A time saved in both, or for results of models a number of layers. Default: the last common
+        one, unless only 0 is common.
     observables
         Names of observables (see `shaped_attention.observables`), including ``rho[a,b]`` and
         ``log V[a,a]`` of any token, and ``stopping time``. Default: all that both results have,
@@ -102,19 +92,19 @@ def compare(
         Number of resamples for each interval and null level, at least 50 and at least confidence /
         (1 - confidence).
     seed
-        Nonnegative integer. The table depends only on it and on the two results.
+        Seed of both; the table depends only on it and on the two results.
 
     Returns
     -------
     xr.Dataset
         Along ``observable``: ``ks``, ``wasserstein`` and ``energy``, each with ``_low`` and
         ``_high``; ``wasserstein_null`` and ``energy_null``, the levels below which the distances of
-        equal laws stay with probability `confidence`; ``p_value`` of the KS test, not corrected for
-        multiplicity; the median, 5 % and 95 % quantiles of both results; and ``resolved``. The
-        tests are those of the observables that vary at all and, if some paths have stopped,
-        Fisher's exact test of the fractions stopped. The stopping time is also resolved by that
-        test: ties hide rare stops from the KS distance. The band of the KS distance holds for any
-        two laws. It is wider than the test, and may contain 0 where an observable is resolved.
+        equal laws stay with probability `confidence`; ``p_value`` of the KS test, not corrected;
+        the median, 5 % and 95 % quantiles of both results; and ``resolved``. The tests are those of
+        the observables that vary at all and, if some paths have stopped, Fisher's exact test of the
+        fractions stopped, which also resolves the stopping time: ties hide rare stops from the KS
+        distance. The band of the KS distance holds for any two laws. It is wider than the test, and
+        may contain 0 where an observable is resolved.
 
         Scalars: ``joint_energy`` and ``joint_p_value`` of `joint_test` over all these observables;
         ``stopped_first`` and ``stopped_second``, the fractions of paths that have stopped by that
@@ -130,16 +120,14 @@ def compare(
         If an argument is outside its range, the results have no time or position in common, or one
         has times and the other positions.
     """
-    check_result(first, "first")
-    check_result(second, "second")
+    both = {"first": first, "second": second}
+    for name, result in both.items():
+        check_samples(result, name)
     sizes = (first.sizes["sample"], second.sizes["sample"])
-    tokens = (first.sizes["row"], second.sizes["row"])
-    if tokens[0] != tokens[1]:
-        got = f"{tokens[0]} and {tokens[1]}"
+    tokens = first.sizes["row"]
+    if tokens != second.sizes["row"]:
+        got = f"{tokens} and {second.sizes['row']}"
         raise ValueError(f"first and second must have the same number of tokens; got {got}")
-    for name, size in zip(("first", "second"), sizes, strict=True):
-        if size < FEWEST_SAMPLES:
-            raise ValueError(f"{name} must have at least {FEWEST_SAMPLES} samples; got {size}")
     check_inside("confidence", confidence)
     check_count("permutations", permutations, _FEWEST_PERMUTATIONS)
     fewest = max(_FEWEST_BOOTSTRAPS, math.ceil(confidence / (1 - confidence) - 1e-9))
@@ -149,33 +137,26 @@ def compare(
     at = _common_place(first, second, axis, requested(axis, time, position))
 
     precision = max(_epsilon(first), _epsilon(second))
-    chosen = None if observables is None else range(tokens[0])
-    x, y = (
-        observables_of(result, at, chosen, cap=at, precision=precision)
-        for result in (first, second)
-    )
+    chosen = None if observables is None else range(tokens)
+    x, y = (observables_of(r, at, chosen, cap=at, precision=precision) for r in both.values())
     names = _chosen_names(observables, [name for name in x if name in y])
     exact = [np.stack([values[name] for name in names]) for values in (x, y)]
     x_rows, y_rows = (rounded(rows, precision) for rows in exact)
 
-    pairs = zip(x_rows, y_rows, strict=True)
-    ks = np.array([ks_distance(a, b, confidence) for a, b in pairs])
+    ks = np.array([ks_distance(*rows, confidence) for rows in zip(x_rows, y_rows, strict=True)])
     wasserstein, energy = integral_distances(x_rows, y_rows, confidence, bootstrap, seed)
     joint = joint_test(x_rows.T, y_rows.T, permutations, seed)
-    stops = [stopping_times(result) <= at + TIME_TOLERANCE for result in (first, second)]
+    stops = [stopping_times(result) <= at + TIME_TOLERANCE for result in both.values()]
     stopped = (int(stops[0].sum()), int(stops[1].sum()))
     some = STOPPING in names and 0 < sum(stopped) < sum(sizes)
     tests = int((np.ptp(np.hstack([x_rows, y_rows]), axis=1) > 0.0).sum()) + some
     level = (1 - confidence) / max(1, tests)
     columns = dict(zip(("ks", "ks_low", "ks_high", "p_value"), ks.T, strict=True))
     for name, rows in (("wasserstein", wasserstein), ("energy", energy)):
-        columns.update(
-            zip((name, f"{name}_low", f"{name}_high", f"{name}_null"), rows, strict=True)
-        )
-    for name, rows in zip(("first", "second"), exact, strict=True):
-        quantiles = np.quantile(rows, [0.5, 0.05, 0.95], axis=1)
+        columns |= zip((name, f"{name}_low", f"{name}_high", f"{name}_null"), rows, strict=True)
+    for name, rows in zip(both, exact, strict=True):
         keys = (f"median_{name}", f"q05_{name}", f"q95_{name}")
-        columns.update(zip(keys, quantiles, strict=True))
+        columns |= zip(keys, np.quantile(rows, [0.5, 0.05, 0.95], axis=1), strict=True)
     table = xr.Dataset(
         {name: ("observable", values) for name, values in columns.items()},
         coords={"observable": names},
@@ -183,20 +164,14 @@ def compare(
     p_value = equality_p_value(stopped, sizes)
     by_fraction = (table["observable"] == STOPPING) & (p_value <= level)
     table["resolved"] = (table["p_value"] <= level) | by_fraction
-    table["joint_energy"] = joint.distance
-    table["joint_p_value"] = joint.p_value
+    table["joint_energy"], table["joint_p_value"] = joint
     table["stopped_first"], table["stopped_second"] = (float(x.mean()) for x in stops)
     table["stopped_p_value"] = p_value
     table.attrs = {
-        axis: at if axis == "time" else int(at),
-        "samples_first": sizes[0],
-        "samples_second": sizes[1],
-        "tokens": tokens[0],
-        "confidence": confidence,
-        "tests": tests,
-        "smallest_resolvable_ks": least_resolved_ks(*sizes, level),
-        **common_ground(first, second),
-    }
+        axis: at if axis == "time" else int(at), "samples_first": sizes[0],
+        "samples_second": sizes[1], "tokens": tokens, "confidence": confidence, "tests": tests,
+        "smallest_resolvable_ks": least_resolved_ks(*sizes, level), **common_ground(first, second),
+    }  # fmt: skip
     table.attrs["verdict"] = verdict(table)
     return table
 
@@ -209,10 +184,8 @@ def _common_place(first: xr.Dataset, second: xr.Dataset, axis: str, at: float | 
         return float(saved[place_index(first, at, "first")])
     common = [t for t in saved if (np.abs(other - t) <= TIME_TOLERANCE).any()]
     if not common:
-        raise ValueError(
-            f"first and second have no {axis} in common; they have {listed(saved)} and "
-            f"{listed(other)}"
-        )
+        have = f"{listed(saved)} and {listed(other)}"
+        raise ValueError(f"first and second have no {axis} in common; they have {have}")
     if max(common) <= 0.0 < min(saved.max(), other.max()):
         how = " (times= or save_every= of the samplers)" if axis == "time" else ""
         raise ValueError(
@@ -244,10 +217,9 @@ def _epsilon(result: xr.Dataset) -> float:
 def common_ground(first: xr.Dataset, second: xr.Dataset) -> dict[str, int]:
     """Return, as 1 or 0 by name, what two results have in common according to their attributes.
 
-    `independent` is 0 if they drew the same random numbers, `own_weights` is 0 if samples of either
-    were recorded from one model (`record_covariances`). `same_start` and `same_layer` are 0 if
-    they are known to differ in V_0 or in the blocks. `same_radius` is 0 if paths of either were
-    stopped and the radii differ for the same V_0.
+    `independent` is 0 if they drew the same random numbers, `own_weights` if samples of either were
+    recorded from one model, `same_start` and `same_layer` if V_0 or the blocks are known to differ,
+    `same_radius` if paths of either were stopped and the radii differ for the same V_0.
     """
     start, layer = (_agree(first, second, key) for key in ("v0", "layer"))
     models = [r["model"].to_numpy() for r in (first, second) if "model" in r.coords]
@@ -263,8 +235,7 @@ def common_ground(first: xr.Dataset, second: xr.Dataset) -> dict[str, int]:
 
 def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
     """Return whether an entry of the specifications agrees up to rounding or is unknown."""
-    stored = [json.loads(result.attrs.get("specification", "{}")) for result in (first, second)]
-    a, b = (specification.get(key) for specification in stored)
+    a, b = (json.loads(x.attrs.get("specification", "{}")).get(key) for x in (first, second))
     if a is None or b is None or key == "layer":
         return a is None or b is None or bool(a == b)
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
@@ -273,14 +244,11 @@ def _agree(first: xr.Dataset, second: xr.Dataset, key: str) -> bool:
 
 def _share_numbers(first: xr.Dataset, second: xr.Dataset) -> bool:
     """Return whether two results drew the same random numbers."""
-    a, b = (
-        [result.attrs.get("sampler", result.attrs.get("function")), result.attrs.get("seed")]
-        for result in (first, second)
-    )
+    attrs = first.attrs, second.attrs
+    a, b = ((x.get("sampler", x.get("function")), x.get("seed")) for x in attrs)
     if None not in a and a == b:
         return True
-    seeded = "sampler" in first.attrs and "seed" in first.attrs
-    if seeded or "start" not in first or "start" not in second:
+    if {"sampler", "seed"} <= first.attrs.keys() or "start" not in first or "start" not in second:
         return False
     # The only randomness of a flow is its initial condition.
     ours, others = ({row.tobytes() for row in r["start"].values} for r in (first, second))

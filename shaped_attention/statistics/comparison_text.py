@@ -44,9 +44,8 @@ def verdict(table: xr.Dataset) -> str:
         f"The largest KS distance is {ks:.3f} ({names[0]}): p = {smallest:.2g}{corrected}; "
         f"{reach} resolved with this many samples."
     )
-    p = float(table["joint_p_value"])
+    p, where = float(table["joint_p_value"]), f"the two laws at {_place(table)}"
     seen = p <= 1 - confidence
-    where = f"the two laws at {_place(table)}"
     at = f"with {n} and {m} samples, at simultaneous confidence {confidence:.4g}"
     if len(resolved):
         listing = ", ".join(resolved[:_NAMED])
@@ -66,20 +65,16 @@ def verdict(table: xr.Dataset) -> str:
             if seen
             else "does not distinguish them either; a smaller difference is not excluded"
         )
-    if seen and not len(resolved):
-        tail += (
-            f" (p = {p:.2g}). Even if the laws are equal, {1 - confidence:.2g} of all comparisons "
-            "end like this by chance; where no difference is expected, repeat with another seed"
-        )
-    else:
-        tail += f" (p = {p:.2g})"
-    return f"{head} {largest} The joint test {tail}.{caution_text(about)}"
+    chance = (
+        f" Even if the laws are equal, {1 - confidence:.2g} of all comparisons end like this by "
+        "chance; where no difference is expected, repeat with another seed."
+    ) * (seen and not len(resolved))
+    return f"{head} {largest} The joint test {tail} (p = {p:.2g}).{chance}{caution_text(about)}"
 
 
 def _by_fraction(table: xr.Dataset) -> str:
     """Return the sentence on stopping times that only the fraction stopped resolves, if any."""
-    hidden = table["resolved"] & (table["ks"] < table.attrs["smallest_resolvable_ks"])
-    if not hidden.any():
+    if not (table["resolved"] & (table["ks"] < table.attrs["smallest_resolvable_ks"])).any():
         return ""
     first, second, p = (float(table[f"stopped_{x}"]) for x in ("first", "second", "p_value"))
     return f" The fractions stopped, {first:.2%} and {second:.2%}, differ (p = {p:.2g})."
@@ -119,24 +114,21 @@ def format_comparison(table: xr.Dataset) -> str:
     for i, name in enumerate(names):
         groups.setdefault(name.split("[")[0] if "[" in name else "others", []).append(i)
     for group, members in groups.items():
-        lines.append("-" * _WIDTH)
         ranked = sorted(members, key=lambda i: -float(table["ks"][i]))
         shown = members if group == "others" else sorted(ranked[:_ROWS_PER_GROUP])
-        lines += [_row(names[i], table.isel(observable=i)) for i in shown]
+        lines += ["-" * _WIDTH, *(_row(names[i], table.isel(observable=i)) for i in shown)]
         rest = table.isel(observable=[i for i in members if i not in shown])
         if rest.sizes["observable"]:
             lines.append(
                 f"and {rest.sizes['observable']} more {group}: KS at most "
                 f"{float(rest['ks'].max()):.3f}, {int(rest['resolved'].sum())} of them resolved"
             )
-    value = {str(key): float(x) for key, x in table.data_vars.items() if x.ndim == 0}
-    lines += [
-        "-" * _WIDTH,
-        f"joint energy test: distance {value['joint_energy']:.3g}, "
-        f"p = {value['joint_p_value']:.3g}",
-    ]
+    distance, p, first, second = (
+        float(table[key])
+        for key in ("joint_energy", "joint_p_value", "stopped_first", "stopped_second")
+    )
+    lines += ["-" * _WIDTH, f"joint energy test: distance {distance:.3g}, p = {p:.3g}"]
     if "time" in about:
-        first, second = value["stopped_first"], value["stopped_second"]
         lines.append(f"stopped by then: {first:.2%} of the first, {second:.2%} of the second")
     return "\n".join([*lines, *textwrap.wrap(str(about["verdict"]), _WIDTH)])
 
@@ -164,16 +156,12 @@ def _row(name: str, row: xr.Dataset) -> str:
         f"{_fit(value[key], 5)} [{_fit(value[f'{key}_low'], 5)},{_fit(value[f'{key}_high'], 5)}]"
         for key in ("ks", "wasserstein")
     ]
-    mark = "*" if value["resolved"] else ""
-    name = name.replace("eigenvalue", "eig.")
+    name, mark = name.replace("eigenvalue", "eig."), "*" if value["resolved"] else ""
     return _line(name, *laws, *distances, _fit(value["energy"], 5), mark)
 
 
 def _fit(value: float, width: int) -> str:
     """Format a number in at most `width` characters, with up to three decimals."""
-    if 0 < abs(value) < 5e-4 and len(f"{value:.0e}") <= width:
-        return f"{value:>{width}.0e}"
-    for decimals in (3, 2, 1, 0):
-        if len(f"{value:.{decimals}f}") <= width:
-            return f"{value:>{width}.{decimals}f}"
-    return f"{value:>{width}.0e}"
+    short, fixed = f"{value:.0e}", [f"{value:.{decimals}f}" for decimals in (3, 2, 1, 0)]
+    small = [short] if 0 < abs(value) < 5e-4 else []
+    return next((x for x in (*small, *fixed) if len(x) <= width), short).rjust(width)

@@ -5,11 +5,8 @@ u = (x - X) / h and the partial moments a_j = int u^j K(u) du over the u whose X
 
 .. math:: K_L(u) = \frac{a_2 - a_1 u}{a_0 a_2 - a_1^2} K(u),
 
-which has mass 1 and mean 0 there. Its bias is O(h^2) up to the boundary. At the boundary, a
-Gaussian kernel without correction loses half of the density.
+which has mass 1 and mean 0 there. Its bias is O(h^2) up to the boundary.
 
-References
-----------
 .. [1] M. C. Jones. Simple boundary correction for kernel density estimation. Statistics and
    Computing 3 (1993), 135-146.
 """
@@ -54,10 +51,9 @@ UNBOUNDED: Interval = (-math.inf, math.inf)
 FEWEST = 8
 """Smallest number of samples of an estimate."""
 
-_ATOM = 0.01
-_ROUNDING = 1e-9
-_REACH = 9.0
-"""Bandwidths beyond which the Gaussian kernel is below rounding."""
+_ATOM, _ROUNDING = 0.01, 1e-9
+_REACH, _END = 9.0, 40.0
+"""Bandwidths beyond which the Gaussian kernel is below rounding, and beyond which it is 0."""
 
 
 @recorded()
@@ -80,12 +76,12 @@ def density(
     width, with the Clopper-Pearson interval of this probability. Otherwise it is a kernel estimate
     with a Gaussian kernel and, at the ends of the support, the linear boundary kernel of Jones
     (1993). Its standard error is that of a mean over samples, sqrt(var_i K_h(x, X_i) / samples),
-    and its interval is normal, truncated at 0. This interval is too short where few samples (fewer
-    than about 10) lie within a bandwidth of x.
+    and its interval is normal, truncated at 0, and too short where fewer than about 10 samples lie
+    within a bandwidth of x.
 
-    Intervals are pointwise, not simultaneous. They cover the mean of the estimate: the probability
-    of a bin, or the density smoothed by the kernel. They do not include the smoothing bias, O(h^2)
-    for bandwidth h: compare two bandwidths to see it.
+    Intervals are pointwise, not simultaneous. They cover the probability of a bin, or the density
+    smoothed by the kernel, without the smoothing bias, O(h^2) for bandwidth h: compare two
+    bandwidths to see it.
 
     Parameters
     ----------
@@ -93,10 +89,8 @@ def density(
         Result of a sampler or a model, with at least 8 samples.
     observable
         A name from `observables`, with any token, or ``stopping time``.
-    time
-        A stored time, to within 1e-9. Default: the last.
-    position
-        For the result of a model, a number of layers. Default: the last.
+    time, position
+        A stored time, or for the result of a model a number of layers. Default: the last.
     bins
         Number of equal bins of the window, or increasing edges of bins.
     bandwidth
@@ -104,8 +98,7 @@ def density(
         smaller of the standard deviation and the interquartile range / 1.349.
     support
         Ends of the range of possible values, where the estimate is corrected; infinite for no
-        bound. Default: (-1, 1) for ``rho[a,b]``, (0, 1) for ``mean |rho|``, (1, m) for
-        ``effective rank``, (0, time) for ``stopping time``, otherwise no bounds.
+        bound. Default: those of the observable, such as (-1, 1) for ``rho[a,b]``.
     window
         Ends of the range in which the density is estimated. Default: the central 99.8 % of the
         samples and a quarter of that range on both sides, inside the support.
@@ -126,13 +119,12 @@ def density(
     Raises
     ------
     ValueError
-        If an argument is outside its range, or all values are equal, so that there is no density.
+        If an argument is outside its range, or all values are equal: there is no density.
 
     Warns
     -----
     UserWarning
-        If more than 1 % of the samples share one value: an atom, such as the last time for
-        ``stopping time``, has no density.
+        If more than 1 % of the samples share one value, an atom: it has no density.
 
     Examples
     --------
@@ -144,20 +136,16 @@ def density(
     1.0
     """
     values, at = observable_values(result, observable, time, position)
-    if support is None:
-        support = support_of(observable, result.sizes["row"], at)
-    equal = atom(values)
-    axis = axis_of(result)
+    axis, equal, shared = axis_of(result), atom(values), largest_atom(values)
     if equal is not None:
         raise ValueError(
             f"observable {observable!r} has no density: all {len(values)} values at "
             f"{place_text(axis, at)} are {equal:.6g}"
         )
     estimate = estimate_density(
-        values, bins=bins, bandwidth=bandwidth, support=support, window=window,
-        points=points, confidence=confidence,
+        values, bins=bins, bandwidth=bandwidth, window=window, points=points, confidence=confidence,
+        support=support_of(observable, result.sizes["row"], at) if support is None else support,
     )  # fmt: skip
-    shared = largest_atom(values)
     if shared is not None:
         warnings.warn(
             f"{100 * shared[1]:.3g} % of the samples of {observable!r} have the value "
@@ -165,8 +153,9 @@ def density(
             UserWarning,
             stacklevel=4,  # the caller of the recorded function
         )
-    place = {axis: at if axis == "time" else int(at)}
-    return estimate.assign_attrs(observable=observable, **place)
+    return estimate.assign_attrs(
+        {"observable": observable, axis: at if axis == "time" else int(at)}
+    )
 
 
 def observable_values(
@@ -177,16 +166,20 @@ def observable_values(
     name: str = "result",
 ) -> tuple[Floats, float]:
     """Return the values (samples,) of one observable at a stored place, and that place."""
-    check_result(result, name)
-    count = result.sizes["sample"]
-    if count < FEWEST:
-        raise ValueError(f"{name} must have at least {FEWEST} samples; got {count}")
+    check_samples(result, name)
     stopping = [STOPPING] if "stopping_time" in result else []
     check_choice("observable", observable, [*observable_names(result.sizes["row"]), *stopping])
     wanted = requested(axis_of(result), time, position)
     saved = saved_places(result)
     at = float(saved[-1 if wanted is None else place_index(result, wanted, name)])
     return observables_of(result, at, named_tokens([observable]), cap=at)[observable], at
+
+
+def check_samples(result: xr.Dataset, name: str) -> None:
+    """Raise ValueError unless `result` has covariances of at least 8 samples."""
+    check_result(result, name)
+    if (count := result.sizes["sample"]) < FEWEST:
+        raise ValueError(f"{name} must have at least {FEWEST} samples; got {count}")
 
 
 def named_tokens(names: Iterable[str]) -> list[int]:
@@ -212,16 +205,13 @@ def estimate_density(
 ) -> xr.Dataset:
     """Estimate the density of the law of `values`, as `density` does, but accept atoms.
 
-    Values equal to `without` are samples, but not part of the density: its mass is the share of
-    the others.
+    Values equal to `without` are samples, but the density has the mass of the others.
     """
     check_inside("confidence", confidence)
     if bins is not None and bandwidth is not None:
         raise ValueError("bins and bandwidth cannot be used together: a histogram has no bandwidth")
     low, high = _interval("support", support)
-    sample = np.sort(real_array(values, "values").ravel())
-    if len(sample) < FEWEST or not np.isfinite(sample).all():
-        raise argument_error("values", f"at least {FEWEST} finite numbers", sample)
+    sample = np.sort(np.asarray(values, dtype=np.float64).ravel())
     slack = _ROUNDING * max(1.0, abs(sample[0]), abs(sample[-1]))
     if sample[0] < low - slack or sample[-1] > high + slack:
         inner = f"[{sample[0]:.6g}, {sample[-1]:.6g}]"
@@ -234,11 +224,12 @@ def estimate_density(
         window = _interval("window", window)
         if not (low <= window[0] and window[1] <= high and np.isfinite(window).all()):
             raise argument_error("window", f"finite and inside ({low:g}, {high:g})", window)
+    about = {"confidence": confidence, "samples": total, "support": [low, high]}
     if bins is not None:
-        return _histogram(sample, total, _edges(bins, window), (low, high), confidence)
+        return _histogram(sample, total, _edges(bins, window), confidence).assign_attrs(about)
     check_count("points", points, 2)
-    h = _bandwidth(sample, bandwidth, (low, high))
-    return _kernel(sample, total, np.linspace(*window, points), h, (low, high), confidence)
+    h, grid = _bandwidth(sample, bandwidth, high - low), np.linspace(*window, points)
+    return _kernel(sample, total, grid, h, (low, high), confidence).assign_attrs(about)
 
 
 def density_window(values: Floats, support: Interval = UNBOUNDED) -> Interval:
@@ -264,21 +255,18 @@ def largest_atom(values: Floats, place: float | None = None) -> tuple[float, flo
     if place is None:
         distinct, counts = np.unique(values, return_counts=True)
         place = float(distinct[np.argmax(counts)])
-    count = int((values == place).sum())
-    share = count / len(values)
-    return (place, share) if count > 1 and share > _ATOM else None
+    share = float((values == place).mean())
+    return (place, share) if share > max(_ATOM, 1.5 / len(values)) else None
 
 
-def _histogram(
-    sample: Floats, total: int, edges: Floats, support: Interval, confidence: float
-) -> xr.Dataset:
+def _histogram(sample: Floats, total: int, edges: Floats, confidence: float) -> xr.Dataset:
     width = np.diff(edges)
     counts = np.histogram(sample, edges)[0]
     share = counts / total
     lower, upper = fraction_bounds(counts, total, confidence)
     error = np.sqrt(share * (1.0 - share) / total)
     columns = (share / width, error / width, lower / width, upper / width)
-    data = _dataset(0.5 * (edges[:-1] + edges[1:]), columns, total, support, confidence)
+    data = _dataset(0.5 * (edges[:-1] + edges[1:]), columns)
     return data.assign_coords(left=("value", edges[:-1]), right=("value", edges[1:])).assign_attrs(
         method="histogram", bins=len(width), outside=(len(sample) - counts.sum()) / total
     )
@@ -288,10 +276,10 @@ def _kernel(
     sample: Floats, total: int, grid: Floats, h: float, support: Interval, confidence: float
 ) -> xr.Dataset:
     # u ranges over [a, b] as X ranges over the support.
-    a, b = (grid - support[1]) / h, (grid - support[0]) / h
+    a, b = (np.clip((grid - end) / h, -_END, _END) for end in support[::-1])
     a0 = ndtr(b) - ndtr(a)
     a1 = _normal(a) - _normal(b)
-    a2 = a0 + _times_normal(a) - _times_normal(b)
+    a2 = a0 + a * _normal(a) - b * _normal(b)
     determinant = a0 * a2 - a1 * a1
     mean, square = np.zeros_like(grid), np.zeros_like(grid)
     near = np.searchsorted(sample, [grid - _REACH * h, grid + _REACH * h])
@@ -305,30 +293,22 @@ def _kernel(
     # size of its error.
     bounds = np.maximum(mean - half, 0.0), np.maximum(mean, 0.0) + half
     outside = (sample < grid[0]) | (sample > grid[-1])
-    return _dataset(
-        grid, (np.maximum(mean, 0.0), error, *bounds), total, support, confidence
-    ).assign_attrs(method="kernel", bandwidth=h, outside=float(outside.sum()) / total)
-
-
-def _dataset(
-    grid: Floats, columns: Sequence[Floats], total: int, support: Interval, confidence: float
-) -> xr.Dataset:
-    names = ("density", "standard_error", "lower", "upper")
-    return xr.Dataset(
-        {name: ("value", numbers) for name, numbers in zip(names, columns, strict=True)},
-        coords={"value": grid},
-        attrs={"confidence": confidence, "samples": total, "support": list(support)},
+    return _dataset(grid, (np.maximum(mean, 0.0), error, *bounds)).assign_attrs(
+        method="kernel", bandwidth=h, outside=float(outside.sum()) / total
     )
 
 
-def _bandwidth(sample: Floats, bandwidth: float | None, support: Interval) -> float:
+def _dataset(grid: Floats, columns: Sequence[Floats]) -> xr.Dataset:
+    pairs = zip(("density", "standard_error", "lower", "upper"), columns, strict=True)
+    return xr.Dataset({name: ("value", x) for name, x in pairs}, coords={"value": grid})
+
+
+def _bandwidth(sample: Floats, bandwidth: float | None, longest: float) -> float:
     if bandwidth is not None:
         check_positive("bandwidth", bandwidth)
-        if bandwidth > support[1] - support[0]:
-            longest = f"{support[1] - support[0]:g}"
-            raise argument_error(
-                "bandwidth", f"at most {longest}, the length of the support", bandwidth
-            )
+        if bandwidth > longest:
+            allowed = f"at most {longest:g}, the length of the support"
+            raise argument_error("bandwidth", allowed, bandwidth)
         return float(bandwidth)
     deviation = float(sample.std(ddof=1))
     quarter, more = np.quantile(sample, [0.25, 0.75])
@@ -355,9 +335,3 @@ def _interval(name: str, ends: Interval) -> Interval:
 
 def _normal(u: Floats) -> Floats:
     return np.exp(-0.5 * u * u) / math.sqrt(2.0 * math.pi)
-
-
-def _times_normal(u: Floats) -> Floats:
-    """Compute u phi(u), which is 0 at infinity."""
-    finite = np.where(np.isfinite(u), u, 0.0)
-    return finite * _normal(finite)

@@ -37,14 +37,11 @@ from shaped_attention.results.provenance import (
 from shaped_attention.statistics.proportions import fraction_bounds
 from shaped_attention.theory.moments import limits_at
 
-FAR = 50.0
-"""Speed of the clock, in units of the linear rate, above which paths are used."""
+_FAR, _FEWEST = 50.0, 20
+"""Speed of the clock, in units of the linear rate, above which paths are used, and how many."""
 
-SMALLEST_RADIUS = 1e12
+_RADIUS = 1e12
 """Radius, in units of |V_0|, at which hardly any path that stops has a low speed."""
-
-FEWEST = 20
-"""Smallest number of paths that have reached the radius."""
 
 
 @recorded()
@@ -79,27 +76,25 @@ def explosion_probability(
     check_inside("confidence", confidence)
     stored, radius = specification(result), float(result.attrs["radius"])
     v0 = argument_of(result, "v0")
-    least = SMALLEST_RADIUS * float(np.linalg.norm(v0, axis=(-2, -1)).max())
+    least = _RADIUS * float(np.linalg.norm(v0, axis=(-2, -1)).max())
     if radius < 0.999 * least:
-        raise argument_error(
-            "the radius of result", f">= {least:.6g}, {SMALLEST_RADIUS:g} times |v0|", radius
-        )
+        large = f">= {least:.6g}, {_RADIUS:g} times |v0|"
+        raise argument_error("the radius of result", large, radius)
     if layer is None:
         layer = recorded_argument(result, "layer")
     elif json.loads(json.dumps(specification_of(pattern_of(layer)))) != stored["layer"]:
         raise argument_error("layer", "the layer of result", layer)
     count = result.sizes["sample"]
-    speed = result["largest_speed"].to_numpy() / (FAR * _linear_rate(layer))
+    rate = sum(share * limit.linear_rate(p) for limit, p, share in limits_at(layer, 0.5))
+    speed = result["largest_speed"].to_numpy() / (_FAR * float(rate))
     beyond = speed > 1.0
     gains = 0.5 * np.log(np.where(beyond, speed, 1.0))
     stopped = np.isfinite(result["stopping_time"].to_numpy())
     inside, ends = gains[beyond & ~stopped], gains[beyond & stopped]
     reached, far = len(ends), len(ends) + len(inside)
-    if reached < FEWEST:
-        raise ValueError(
-            f"result must have at least {FEWEST} paths that reached the radius at a high speed; "
-            f"got {reached}"
-        )
+    if reached < _FEWEST:
+        needed = f"at least {_FEWEST} paths that reached the radius at a high speed"
+        raise ValueError(f"result must have {needed}; got {reached}")
 
     def loss(kappa: float, theta: float) -> float:
         """Return the negative log-likelihood."""
@@ -128,19 +123,10 @@ def explosion_probability(
     least_far, most_far = map(float, fraction_bounds(far, count, confidence))
     down = math.hypot((best - low) * share, (share - least_far) * best)
     up = math.hypot((high - best) * share, (most_far - share) * best)
-    numbers = {
-        "probability": best * share,
-        "lower": max(0.0, best * share - down),
-        "upper": min(1.0, best * share + up),
-        "reached": stopped.mean(),
-    }
+    middle = best * share
+    bounds = {"lower": max(0.0, middle - down), "upper": min(1.0, middle + up)}
+    numbers = {"probability": middle, **bounds, "reached": stopped.mean()}
     return xr.Dataset(numbers, attrs={"samples": count})
-
-
-def _linear_rate(layer: Layer) -> float:
-    """Return k of a layer, at half its depth."""
-    parts = limits_at(layer, 0.5)
-    return float(sum(share * limit.linear_rate(p) for limit, p, share in parts))
 
 
 def _integral(theta: float, s: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,13 @@ from scipy.optimize import curve_fit
 from scipy.stats import ks_2samp
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import argument_error, check_count, check_positive, check_width
+from shaped_attention.checks import (
+    argument_error,
+    check_count,
+    check_positive,
+    check_values,
+    check_width,
+)
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.seeds import derived_seed
@@ -47,23 +53,20 @@ def fitted_rate(
 
 
 def check_widths(widths: Sequence[int], horizon: float) -> list[int]:
-    """Return the depths ``width * horizon`` of networks that all end at the horizon.
+    """Return the depths ``width * horizon``, which must be integers, of at least two widths.
 
-    Raise ValueError unless there are at least two increasing widths with integer depths: a rounded
-    depth would move the end by an amount of the order of the errors in question.
+    A rounded depth would move the end by an amount of the order of the errors in question.
     """
     check_positive("horizon", horizon)
-    if not isinstance(widths, Sequence | np.ndarray):
-        raise argument_error("widths", "a list of at least two numbers", widths)
+    check_values("widths", widths)
     for width in widths:
         check_width("widths", width)
     if len(widths) < 2 or list(widths) != sorted(set(widths)):
         raise argument_error("widths", "at least two increasing numbers", list(widths))
     depths = [round(width * horizon) for width in widths]
     for width, depth in zip(widths, depths, strict=True):
-        if abs(depth - width * horizon) > 1e-9 or depth < 1:
-            product = width * horizon
-            raise argument_error(f"width * horizon for width {width}", "an integer", product)
+        if abs(depth - (exact := width * horizon)) > 1e-9 or depth < 1:
+            raise argument_error(f"width * horizon for width {width}", "an integer", exact)
     return depths
 
 
@@ -84,22 +87,17 @@ def distances_by_width(
 
     Parameters
     ----------
-    layer, v0, radius
+    layer, v0, horizon, radius, progress
         As in the samplers.
     widths
         Widths n, at least two, increasing; the depth n * horizon must be an integer.
-    horizon
-        Final time T = L / n.
     steps_per_layer
-        Euler steps of the SDE per layer, so that the step at width n is 1 / (n steps_per_layer).
-        The bias of the scheme, of the order of the step, must be well below the distance, which is
-        of order 1/n.
+        Euler steps of the SDE per layer, of length 1 / (n steps_per_layer). The bias of the scheme,
+        of this order, must be well below the distance, which is of order 1/n.
     samples
         Number of samples of each chain and of its SDE.
     seed
         Seed from which the seed of each width is derived.
-    progress
-        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
@@ -110,11 +108,6 @@ def distances_by_width(
       at a median, sqrt(2/N) / 2. The distance of equal laws is about 1.7 times as large;
     - `rate`, `rate_error` (observable): r of a fit a n^-r to the distances above 4 times `noise`
       (smaller distances are biased upwards); NaN unless there are at least two.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
     """
     start = check_covariance(v0, "v0")
     depths = check_widths(widths, horizon)
@@ -128,24 +121,21 @@ def distances_by_width(
             "seed": derived_seed(seed, {"study": "distances_by_width", "width": width}),
         }  # fmt: skip
         step = horizon / (depth * steps_per_layer)
-        limit = _last(integrate_sde(layer, start, horizon=horizon, step=step, **common))
-        chain = _last(simulate_chain(layer, start, width=width, depth=depth, **common))
+        runs = (
+            integrate_sde(layer, start, horizon=horizon, step=step, **common),
+            simulate_chain(layer, start, width=width, depth=depth, **common),
+        )
+        limit, chain = (observables(run["V"].isel(time=-1).to_numpy()) for run in runs)
         values = [ks_2samp(chain[name], limit[name]).statistic for name in limit]
         return xr.Dataset({"distance": ("observable", values)}, coords={"observable": list(limit)})
 
     by_width = over_grid(distances, {"width": widths}, progress=progress)
-    noise = 0.5 * math.sqrt(2.0 / samples)
-    sizes = np.array(widths, dtype=float)
-    rates = []
+    noise, fits = 0.5 * math.sqrt(2.0 / samples), []
     for column in by_width["distance"].to_numpy().T:
         clear = column > 4.0 * noise
-        rates.append(fitted_rate(sizes[clear], column[clear], np.full(clear.sum(), noise)))
+        sizes = np.array(widths, dtype=float)[clear]
+        fits.append(fitted_rate(sizes, column[clear], np.full(clear.sum(), noise)))
+    rate, error = zip(*fits, strict=True)
     return by_width.assign(
-        noise=noise,
-        rate=("observable", [rate for rate, _ in rates]),
-        rate_error=("observable", [error for _, error in rates]),
+        noise=noise, rate=("observable", [*rate]), rate_error=("observable", [*error])
     )
-
-
-def _last(result: xr.Dataset) -> dict[str, NDArray[np.float64]]:
-    return observables(result["V"].isel(time=-1).to_numpy())

@@ -1,8 +1,4 @@
-"""When paths leave a range, reach a radius or explode: what `sa.stopping` offers.
-
-Exit times of the eigenvalues of V and explosion as functions of gamma and tau_0 are here;
-extrapolated probabilities are in `explosion_estimate`.
-"""
+"""When paths leave a range, reach a radius or explode: what `sa.stopping` offers."""
 
 from __future__ import annotations
 
@@ -28,7 +24,6 @@ from shaped_attention.checks import (
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.result_axis import check_result
 from shaped_attention.numerics.seeds import derived_seed
-from shaped_attention.progress import progress_bar
 from shaped_attention.results.over_grid import over_grid
 from shaped_attention.results.provenance import recorded, specification
 from shaped_attention.samplers.chain import simulate_chain
@@ -74,11 +69,8 @@ def exit_times(
     """
     check_result(result, "result", stops=True)
     if not 0.0 <= smallest < largest < math.inf:
-        raise argument_error(
-            "smallest and largest",
-            "numbers with 0 <= smallest < largest < infinity",
-            (smallest, largest),
-        )
+        allowed = "numbers with 0 <= smallest < largest < infinity"
+        raise argument_error("smallest and largest", allowed, (smallest, largest))
     if "specification" in result.attrs:
         stored = specification(result)
         step = stored["step"] if stored["sampler"] == "sde" else 1.0 / stored["width"]
@@ -91,12 +83,9 @@ def exit_times(
     eigenvalues = np.linalg.eigvalsh(v)
     outside = (eigenvalues[..., 0] < smallest) | (eigenvalues[..., -1] > largest)
     if (stopped & ~outside[-1]).any():
-        raise ValueError(
-            f"result has paths that stopped inside the range up to {largest:g}; repeat the "
-            "run with a larger radius"
-        )
-    first = np.argmax(outside, axis=0)
-    times = result["time"].to_numpy().astype(np.float64)[first]
+        found = f"result has paths that stopped inside the range up to {largest:g}"
+        raise ValueError(f"{found}; repeat the run with a larger radius")
+    times = result["time"].to_numpy().astype(np.float64)[np.argmax(outside, axis=0)]
     return np.where(outside.any(axis=0), times, np.inf)
 
 
@@ -132,15 +121,13 @@ def explosion_curve(
     if times.ndim != 1 or not np.isfinite(times).all():
         raise argument_error("times", "a list of finite numbers", times)
     stopped = result["stopping_time"].to_numpy()
-    count = len(stopped)
-    reached = (stopped[None, :] <= times[:, None] + 1e-9).sum(axis=1)
-    bounds = fraction_bounds(reached, count, confidence)
-    columns = zip(("probability", "lower", "upper"), (reached / count, *bounds), strict=True)
+    reached, count = (stopped <= times[:, None] + 1e-9).sum(axis=1), len(stopped)
+    lower, upper = fraction_bounds(reached, count, confidence)
+    curves = {"probability": reached / count, "lower": lower, "upper": upper}
     return xr.Dataset(
-        {name: ("time", values) for name, values in columns},
-        coords={"time": times},
-        attrs={"samples": count},
-    )
+        {name: ("time", values) for name, values in curves.items()},
+        coords={"time": times}, attrs={"samples": count},
+    )  # fmt: skip
 
 
 @recorded()
@@ -159,53 +146,41 @@ def explosion_table(
 ) -> xr.Dataset:
     """Compute `explosion_curve` for chains at several widths and for the SDE, as one Dataset.
 
-    The theorem is local: at any fixed radius the chain's curve converges to that of the SDE. At
-    fixed width the two differ at large radii, because the softmax saturates. The SDE's steps shrink
-    with the state, so its curve hardly depends on `step`. Reaching the radius is not exploding: for
-    some layers `shaped_attention.explosion_law` has the probability of an explosion.
+    At any fixed radius the chain's curve converges to that of the SDE. At fixed width the two
+    differ at large radii, because the softmax saturates. The SDE's steps shrink with the state, so
+    its curve hardly depends on `step`. Reaching the radius is not exploding: for some layers
+    `shaped_attention.explosion_law` has the probability of an explosion.
 
     Parameters
     ----------
-    layer, v0, radius
-        As in the samplers.
-    widths
-        Widths of the chains; the depth is width * horizon, rounded up.
-    horizon, step, samples, seed
+    layer, v0, horizon, step, samples, seed, radius, progress
         As in the samplers. Each run has its own seed, derived from `seed` and, for a chain, from
         its width.
+    widths
+        Widths of the chains; the depth is width * horizon, rounded up.
     points
         Number of intervals between the times of the curves.
-    progress
-        Whether to show a progress bar; None shows it if the error stream is a terminal.
 
     Returns
     -------
     xarray.Dataset with `probability`, `lower` and `upper` (curve, time). Curves have names such as
     "n = 50"; the last is "SDE".
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
     """
     check_count("points", points)
     check_values("widths", widths)
-    check_positive("horizon", horizon)
     common: dict[str, Any] = {"samples": samples, "radius": radius, "progress": False}
-    runs: dict[str, xr.Dataset] = {}
-    for width in progress_bar("curves", progress, [*widths, None]):
-        if width is not None:
-            runs[f"n = {width}"] = simulate_chain(
-                layer, v0, width=width, depth=_depth(width, horizon),
-                seed=derived_seed(seed, {"study": "explosion_curves", "width": width}), **common,
-            )  # fmt: skip
-        else:
-            runs["SDE"] = integrate_sde(
-                layer, v0, horizon=horizon, step=step,
-                seed=derived_seed(seed, {"study": "explosion_curves"}), **common,
-            )  # fmt: skip
-    times = np.linspace(0.0, horizon, points + 1)
-    return over_grid(lambda curve: explosion_curve(runs[curve], times), {"curve": list(runs)})
+    sizes: dict[str, Any] = {f"n = {width}": {"width": width} for width in widths} | {"SDE": {}}
+
+    def cell(curve: str) -> xr.Dataset:
+        size = sizes[curve]
+        run = common | {"seed": derived_seed(seed, {"study": "explosion_curves"} | size)}
+        result = (
+            simulate_chain(layer, v0, depth=_depth(size["width"], horizon), **size, **run) if size
+            else integrate_sde(layer, v0, horizon=horizon, step=step, **run)
+        )  # fmt: skip
+        return explosion_curve(result, np.linspace(0.0, horizon, points + 1))
+
+    return over_grid(cell, {"curve": list(sizes)}, progress=progress)
 
 
 @recorded()
@@ -227,38 +202,27 @@ def stopping_map(
 
     Parameters
     ----------
-    v0
-        Initial covariance (m, m).
+    v0, horizon, step, progress
+        As in the samplers.
     gammas, tau0s
         Values of gamma and tau_0.
     width
         Width of the chain; its depth is width * horizon, rounded up.
-    horizon, step
-        Horizon and step of the SDE.
     samples
         Number of samples per cell.
     seed
         Seed from which, together with gamma and tau_0, the seed of a cell is derived, so that a
         cell has the same values in every grid.
     smallest, largest
-        Range of eigenvalues.
-    progress
-        Whether to show a progress bar; None shows it if the error stream is a terminal.
+        As in `exit_times`.
 
     Returns
     -------
     xarray.Dataset with `exit_time` (sampler, gamma, tau0, sample), capped at the horizon.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
     """
     start = check_covariance(v0, "v0")
     check_values("gammas", gammas)
     check_values("tau0s", tau0s)
-    check_count("samples", samples)
-    check_positive("horizon", horizon)
     depth = _depth(width, horizon)
     radius = 10.0 * largest * math.sqrt(len(start))
 
@@ -283,4 +247,5 @@ def stopping_map(
 
 def _depth(width: int, horizon: float) -> int:
     """Return the index of the first layer at or after the horizon."""
+    check_positive("horizon", horizon)
     return max(1, math.ceil(width * horizon - 1e-9))

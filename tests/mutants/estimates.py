@@ -73,8 +73,8 @@ ESTIMATES = [
     Mutant(
         "rates-noise-of-one-sample",
         _RATES,
-        "noise = 0.5 * math.sqrt(2.0 / samples)",
-        "noise = 0.5 * math.sqrt(1.0 / samples)",
+        "0.5 * math.sqrt(2.0 / samples)",
+        "0.5 * math.sqrt(1.0 / samples)",
         ("test_rates.py::test_the_noise_of_a_distance_is_that_of_two_samples",),
     ),
     Mutant(

@@ -16,13 +16,7 @@ from shaped_attention.blocks.reasons import limit_reason
 from shaped_attention.samplers.pathwise import pathwise
 from shaped_attention.samplers.specification import common_groups
 from shaped_attention.samplers.steps import check_coefficients, traced_chain, traced_limit
-from shaped_attention.statistics.block_checks.report import (
-    Array,
-    Check,
-    Trial,
-    judged,
-    untested,
-)
+from shaped_attention.statistics.block_checks.report import Array, Check, Trial, judged, untested
 
 ERRORS = (
     ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
@@ -33,14 +27,13 @@ ERRORS = (
 def overriding(trial: Trial) -> Iterator[Check]:
     """What a class overrides and what it then does not inherit."""
     block, name = trial.block, "overridden methods"
-    if not block.overridden:
-        yield judged(name, True, "the block overrides no method of another block")
-        return
     for face, reason in (("limit", limit_reason(block)), ("chain", block.no_chain)):
         if f"{type(block).__name__} overrides" in reason:
             yield judged(f"{name} and {face}", False, reason)
             return
-    yield judged(name, True, f"it declares what rests on {', '.join(block.overridden)}")
+    of_others = ", ".join(block.overridden)
+    nothing = "the block overrides no method of another block"
+    yield judged(name, True, f"it declares what rests on {of_others}" if of_others else nothing)
 
 
 def tracing(trial: Trial) -> Iterator[Check]:
@@ -80,14 +73,13 @@ def ranges(trial: Trial) -> Iterator[Check]:
                 break
     if not trial.names:
         yield untested(title, "the block has no numerical parameter")
-    elif accepted:
-        yield judged(
-            title, False,
-            f"the block accepts {', '.join(accepted)}, for which it has no numbers: a field "
-            "`name: float = sa.bounded(low, high)` refuses values out of range",
-        )  # fmt: skip
-    else:
-        yield judged(title, True, "NaN, infinity and numbers without a limit are refused")
+        return
+    detail = (
+        f"the block accepts {', '.join(accepted)}, for which it has no numbers: a field "
+        "`name: float = sa.bounded(low, high)` refuses values out of range" if accepted
+        else "NaN, infinity and numbers without a limit are refused"
+    )  # fmt: skip
+    yield judged(title, not accepted, detail)
 
 
 def clock(trial: Trial) -> Iterator[Check]:
@@ -99,16 +91,16 @@ def clock(trial: Trial) -> Iterator[Check]:
     p, m = trial.parameters, trial.tokens
     normals = np.random.default_rng(trial.seed).normal(size=(4, m, m))
     factor = torch.tensor(normals / math.sqrt(m))
-    speeds = [limit.speed(p, scale * factor) for scale in (10.0, 100.0)]
-    derived = [_entries(relative_speed(limit, p, s * factor)) for s in (10.0, 100.0)]
+    speed = limit.speed(p, 100.0 * factor)
+    slow, fast = (_entries(relative_speed(limit, p, s * factor)) for s in (10.0, 100.0))
     if not is_superlinear(limit, p, m, m):
         yield judged(name, True, "drift and noise grow at most linearly: paths cannot explode")
     elif type(limit).speed is Limit.speed:
         text = "drift or noise grows faster than V; the speed is derived from them"
         yield judged(name, True, text)
-    elif speeds[1] is None:
+    elif speed is None:
         # A bound by cancellation, as with a single token: the derived rate does not grow either.
-        growth = derived[1] / np.maximum(derived[0], 1e-300)
+        growth = fast / np.maximum(slow, 1e-300)
         bounded = bool((growth < 10.0).all())
         yield judged(
             name, bounded,
@@ -117,8 +109,8 @@ def clock(trial: Trial) -> Iterator[Check]:
             "if F is ten times as large",
         )  # fmt: skip
     else:
-        declared = _entries(speeds[1])
-        ratio = np.where(declared == derived[1], 1.0, declared / np.maximum(derived[1], 1e-300))
+        declared = _entries(speed)
+        ratio = np.where(declared == fast, 1.0, declared / np.maximum(fast, 1e-300))
         yield judged(
             name, bool((ratio > 0.1).all()),
             f"the declared speed is {ratio.min():.3g} to {ratio.max():.3g} times the rate that "
@@ -148,29 +140,27 @@ def derivatives(trial: Trial) -> Iterator[Check]:
     if not names:
         yield untested("derivatives", "the block has no numerical parameter")
         return
-    runs: list[tuple[str, dict[str, Any]]] = []
-    if not trial.block.no_chain:
-        runs.append(("chain", {"width": trial.width, "depth": 4}))
-    if trial.limit is not None:
-        runs.append(("limit", {"horizon": 0.02, "step": 0.005}))
-    for kind, size in runs:
-        if not _runs(trial, size):
-            yield untested(f"derivatives of the {kind}", f"the {kind} does not run")
+    chain, limit = {"width": trial.width, "depth": 4}, {"horizon": 0.02, "step": 0.005}
+    sizes: dict[str, Any] = {"chain": chain, "limit": limit}
+    for kind, size in sizes.items():
+        title, options = f"derivatives of the {kind}", {**size, "seed": trial.seed}
+        if trial.block.no_chain if kind == "chain" else trial.limit is None:
             continue
-        places = {name: _inside(trial, name, kind) for name in names}
-        options = {**size, "samples": 64, "seed": trial.seed}
+        if not _runs(trial, options):
+            yield untested(title, f"the {kind} does not run")
+            continue
         errors = {
-            name: _derivative_error(trial, name, value, options)
-            for name, value in places.items()
-            if value is not None
+            name: _derivative_error(trial, name, value, options | {"samples": 64})
+            for name in names
+            if (value := _inside(trial, name, kind)) is not None
         }
         if not errors:
-            yield untested(f"derivatives of the {kind}", "the parameters have only these values")
+            yield untested(title, "the parameters have only these values")
             continue
         wrong = [f"{name} ({error:.2g})" for name, error in errors.items() if not error < 1e-4]
         largest = max(errors.values())
         yield judged(
-            f"derivatives of the {kind}", not wrong,
+            title, not wrong,
             f"wrong for {', '.join(wrong)}: a value read from self has none" if wrong else
             f"those of {', '.join(errors)} agree with differences to {largest:.2g}",
             "a relative error of 1e-4",
@@ -182,7 +172,7 @@ def _runs(trial: Trial, options: dict[str, Any]) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         try:
-            pathwise(trial.block, torch.tensor(trial.v0), samples=2, seed=trial.seed, **options)
+            pathwise(trial.block, torch.tensor(trial.v0), samples=2, **options)
         except ERRORS:
             return False
     return True
@@ -201,10 +191,8 @@ def _inside(trial: Trial, name: str, kind: str) -> float | None:
 
     value = float(getattr(trial.block, name))
     apart = 1e-3 * max(abs(value), 1.0)
-    for near in (value, value - apart, value + apart):
-        if allowed(near - _step(near)) and allowed(near + _step(near)):
-            return near
-    return None
+    places = (value, value - apart, value + apart)
+    return next((x for x in places if allowed(x - _step(x)) and allowed(x + _step(x))), None)
 
 
 def _step(value: float) -> float:

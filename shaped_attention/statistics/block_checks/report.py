@@ -21,24 +21,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the table.
-
-    Attributes
-    ----------
-    name
-        What was compared.
-    outcome
-        "pass", "fail", "not tested" if it does not apply, or "unresolved" if noise hides errors.
-    detail
-        What was found, or why it was not tested.
-    noticed
-        The size of an error that would have been noticed.
-    """
+    """One line of the table."""
 
     name: str
     outcome: str
+    """"pass", "fail", "not tested" if it does not apply, or "unresolved" if noise hides errors."""
     detail: str
+    """What was found, or why it was not tested."""
     noticed: str = ""
+    """The size of an error that would have been noticed."""
 
 
 def judged(name: str, good: bool, detail: str, noticed: str = "") -> Check:
@@ -53,15 +44,10 @@ def untested(name: str, reason: str) -> Check:
 
 @dataclass(frozen=True)
 class BlockReport:
-    """Result of `check_block`; printing it prints the table.
-
-    Attributes
-    ----------
-    table
-        The checks.
-    """
+    """Result of `check_block`; printing it prints the table."""
 
     table: tuple[Check, ...]
+    """The checks."""
 
     @property
     def ok(self) -> bool:
@@ -70,11 +56,8 @@ class BlockReport:
 
     def __str__(self) -> str:
         lines = [f"{check.outcome:<10} {check.name}: {check.detail}" for check in self.table]
-        lines += [
-            f"{'':<10} {check.name} would have noticed {check.noticed}"
-            for check in self.table
-            if check.noticed
-        ]
+        noticed = [check for check in self.table if check.noticed]
+        lines += [f"{'':<10} {check.name} would have noticed {check.noticed}" for check in noticed]
         counts = Counter(check.outcome for check in self.table)
         total = f"{counts[FAIL]} of {len(self.table) - counts[NOT_TESTED]} checks failed"
         more = [f", {counts[x]} {x}" for x in (UNRESOLVED, NOT_TESTED) if counts[x]]
@@ -109,12 +92,8 @@ class Trial:
     @property
     def names(self) -> list[str]:
         """The names of the numerical fields that descriptions take from `p`."""
-        return [
-            entry.name
-            for entry in fields(self.block)
-            if isinstance(getattr(self.block, entry.name), float | Schedule)
-            and entry.name not in self.block.fixed
-        ]
+        names = [entry.name for entry in fields(self.block) if entry.name not in self.block.fixed]
+        return [x for x in names if isinstance(getattr(self.block, x), float | Schedule)]
 
     def with_value(self, name: str, value: float) -> Block | None:
         """Return the block with another value of a field; None if it is refused."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from scipy import stats
 
@@ -45,11 +44,9 @@ def networks(trial: Trial) -> Iterator[Check]:
         "width": trial.width, "depth": 4, "seed": trial.seed, "save_every": 1, "progress": False,
     }  # fmt: skip
     network, chain = (
-        run(trial.block, trial.v0, samples=samples, **options)["V"].to_numpy()
-        for run, samples in (
-            (simulate_network, trial.samples), (simulate_chain, 10 * trial.samples)
-        )
-    )  # fmt: skip
+        run(trial.block, trial.v0, samples=count * trial.samples, **options)["V"].to_numpy()
+        for run, count in ((simulate_network, 1), (simulate_chain, 10))
+    )
     pairs = {f"layer {i}": (observables(network[i]), observables(chain[i])) for i in (1, 4)}
     yield replace(_smallest(pairs), name=name)
 
@@ -57,7 +54,8 @@ def networks(trial: Trial) -> Iterator[Check]:
 def _smallest(pairs: dict[str, tuple[Observables, Observables]]) -> Check:
     """Return the check of the smallest p-value of all observables of some pairs of samples."""
     values = [
-        (float(stats.ks_2samp(_rounded(a[key]), _rounded(b[key])).pvalue), f"{key}, {word}")
+        # Rounding errors differ where a law has atoms.
+        (float(stats.ks_2samp(a[key].round(9), b[key].round(9)).pvalue), f"{key}, {word}")
         for word, (a, b) in pairs.items()
         for key in a
     ]
@@ -72,80 +70,44 @@ def _smallest(pairs: dict[str, tuple[Observables, Observables]]) -> Check:
     )  # fmt: skip
 
 
-def _rounded(values: Array) -> Array:
-    """Return values without their rounding errors, which differ where a law has atoms."""
-    return np.round(values, 9)
-
-
 def token_means(trial: Trial) -> Iterator[Check]:
     """Whether the law of a layer depends on the means of the tokens, and the block says so."""
     block, width = trial.block, trial.width
     factor = cholesky(torch.tensor(trial.v0))
     tokens = torch.zeros(trial.samples, trial.tokens, width, dtype=torch.float64)
     tokens[..., : trial.tokens] = width**0.5 * factor
-    constant = torch.full((width,), width**-0.5, dtype=torch.float64)
-    axis = torch.zeros(width, dtype=torch.float64)
-    axis[0] = 1.0
     # The reflection that exchanges the first axis with the direction of 1 gives the tokens means.
-    normal = (axis - constant) / torch.linalg.vector_norm(axis - constant)
+    normal = torch.full((width,), -(width**-0.5), dtype=torch.float64)
+    normal[0] += 1.0
+    normal /= torch.linalg.vector_norm(normal)
     turned = tokens - 2.0 * (tokens @ normal)[..., None] * normal
-    generator = torch.Generator().manual_seed(trial.seed)
-
-    def project(
-        x: torch.Tensor, columns: int, name: str | None = None, head: int = 0
-    ) -> torch.Tensor:
-        check_count("columns", columns)
-        shape = (*x.shape[:-2], x.shape[-1], columns)
-        return x @ torch.randn(shape, dtype=x.dtype, generator=generator)
-
-    sides = []
-    for x in (tokens, turned):
-        new = block.forward(trial.parameters, x, project)
-        sides.append(observables((new @ new.mT / width).numpy()))
-    smallest = _smallest({"one layer": (sides[0], sides[1])})
+    weights = _Weights(trial.seed)
+    news = [block.forward(trial.parameters, x, weights.draw) for x in (tokens, turned)]
+    first, second = (observables((new @ new.mT / width).numpy()) for new in news)
+    smallest = _smallest({"one layer": (first, second)})
     name = "means of the tokens"
     if block.means:
         yield judged(name, True, "the state has them (means)")
     elif common_groups([block]) > 1:
         yield untested(name, "heads without an output projection see parts of the columns")
-    elif smallest.outcome == FAIL:
-        detail = (
-            "the law depends on them, but `means` is False; or on other properties of the single "
-            f"entries of the tokens, which have no exact chain: {smallest.detail}"
-        )
-        yield judged(name, False, detail)
     else:
-        yield replace(
-            smallest, name=name, detail=f"the law does not depend on them: {smallest.detail}"
-        )
+        found = (
+            "the law depends on them, but `means` is False; or on other properties of the single "
+            "entries of the tokens, which have no exact chain" if smallest.outcome == FAIL
+            else "the law does not depend on them"
+        )  # fmt: skip
+        yield replace(smallest, name=name, detail=f"{found}: {smallest.detail}")
 
 
 def single_samples(trial: Trial) -> Iterator[Check]:
     """Whether a sample of a stack has the tokens that it has alone, with the same weights."""
-    generator = torch.Generator().manual_seed(trial.seed)
-    shape = (3, trial.tokens, trial.width)
-    stack = torch.randn(shape, dtype=torch.float64, generator=generator)
-    weights: list[torch.Tensor] = []
-
-    def project(
-        x: torch.Tensor, columns: int, name: str | None = None, head: int = 0
-    ) -> torch.Tensor:
-        size = (*x.shape[:-2], x.shape[-1], columns)
-        weights.append(torch.randn(size, dtype=x.dtype, generator=generator))
-        return x @ weights[-1]
-
-    together, worst = trial.block.forward(trial.parameters, stack, project), 0.0
+    weights = _Weights(trial.seed)
+    stack = weights.normal(3, trial.tokens, trial.width)
+    together, worst = trial.block.forward(trial.parameters, stack, weights.draw), 0.0
+    drawn = weights.drawn
     for k in range(len(stack)):
-        again = iter(weights)
-
-        def of_sample(
-            x: torch.Tensor, columns: int, name: str | None = None, head: int = 0,
-            k: int = k, again: Iterator[torch.Tensor] = again,
-        ) -> torch.Tensor:  # fmt: skip
-            w = next(again)
-            return x @ (w[k : k + 1] if w.dim() > 2 and len(w) > 1 else w)
-
-        alone = trial.block.forward(trial.parameters, stack[k : k + 1], of_sample)
+        weights.drawn = [w[k : k + 1] if w.dim() > 2 and len(w) > 1 else w for w in drawn]
+        alone = trial.block.forward(trial.parameters, stack[k : k + 1], weights.again)
         difference = (together[k : k + 1] - alone).abs().max() / together.abs().max()
         worst = max(worst, float(difference))
     good = worst < _SAME
@@ -155,3 +117,27 @@ def single_samples(trial: Trial) -> Iterator[Check]:
         f"drawn: relative difference {worst:.2g}"
     )  # fmt: skip
     yield judged("single samples", good, detail)
+
+
+class _Weights:
+    """Projections with weights of a seed, and with those drawn before, in their order."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = torch.Generator().manual_seed(seed)
+        self.drawn: list[torch.Tensor] = []
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Return standard normals."""
+        return torch.randn(shape, dtype=torch.float64, generator=self._generator)
+
+    def draw(
+        self, x: torch.Tensor, columns: int, name: str | None = None, head: int = 0
+    ) -> torch.Tensor:
+        """Multiply by new weights."""
+        check_count("columns", columns)
+        self.drawn.append(self.normal(*x.shape[:-2], x.shape[-1], columns))
+        return x @ self.drawn[-1]
+
+    def again(self, x: torch.Tensor, *_: Any, **_named: Any) -> torch.Tensor:
+        """Multiply by the next of the weights that were drawn."""
+        return x @ self.drawn.pop(0)
