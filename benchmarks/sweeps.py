@@ -31,7 +31,7 @@ def run(sweep: Sweep, path: Path, workers: int = 1) -> tuple[float, float]:
     run_sweep(sweep, path, workers=workers, progress=False)
     wall = time.perf_counter() - began
     with SweepFile(path) as file:
-        return wall, sum(found.seconds for found in file.units())
+        return wall, sum(seconds for _, seconds, _ in file.units())
 
 
 def timed(function: object, *arguments: object) -> float:

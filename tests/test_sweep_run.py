@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from shaped_attention.sweep import SweepFileError, run_sweep, sweep_status
-from shaped_attention.sweep import code as sweep_code
+from shaped_attention.sweep import SweepFileError, run, run_sweep, sweep_status, units
 from shaped_attention.sweep.file import SweepFile
 from tests.sweep_examples import (
     bits,
@@ -243,11 +242,11 @@ def test_changed_code_is_refused_or_recorded(tmp_path, monkeypatch):
     run_sweep(with_faults(["none"], samples=4), path, progress=False)
     # The module of the layer counts.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep_code.inspect, "getsource", lambda part: "other")
+        patch.setattr(run.inspect, "getsource", lambda part: "other")
         with pytest.raises(SweepFileError, match=r"other code \(tests\.sweep_examples"):
             run_sweep(with_faults(["none"]), path, progress=False)
-    before = sweep_code.versions()
-    monkeypatch.setattr(sweep_code, "versions", lambda: before | {"numpy": "0.1"})
+    before = units.versions()
+    monkeypatch.setattr(units, "versions", lambda: before | {"numpy": "0.1"})
     with pytest.raises(SweepFileError, match=r"numpy .* before, 0\.1 now"):
         run_sweep(with_faults(["none"]), path, progress=False)
     assert sweep_status(path).units == 1  # the runs that were refused did not let it grow

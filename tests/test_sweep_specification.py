@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import shaped_attention as sa
 from shaped_attention.sweep import Sweep, SweepFaultsError, read_sweep
-from shaped_attention.sweep.data import decode, shapes
+from shaped_attention.sweep.data import decode, record_of
 from shaped_attention.sweep.specification import Unit
-from shaped_attention.sweep.toml import axis_values
 from shaped_attention.sweep.units import draw, task_of
 from tests.sweep_examples import FIXED, TOML, Faulty, faulty, small
 
@@ -20,7 +18,7 @@ from tests.sweep_examples import FIXED, TOML, Faulty, faulty, small
 def test_a_file_is_the_sweep_of_its_entries(tmp_path):
     path = tmp_path / "grid.toml"
     path.write_text(TOML)
-    assert read_sweep(path) == small(fixed=FIXED | {"layer": "attention"})
+    assert read_sweep(path) == small()
 
 
 def test_all_faults_are_listed_at_once_with_the_first_cell():
@@ -44,6 +42,9 @@ def test_all_faults_are_listed_at_once_with_the_first_cell():
         ({"axes": {"gamma": [0.5, 0.5]}}, "a list of distinct values"),
         ({"axes": {"width": [20, 40]}}, "width is both fixed and an axis"),
         ({"axes": {"gamma": []}}, "a list of distinct values"),
+        ({"axes": {"gamma": {"linspce": [0.1, 0.6, 6]}}}, "did you mean 'linspace'?"),
+        ({"axes": {"gamma": {"linspace": [0.1, 0.6]}}}, "{linspace = [first, last, number]}"),
+        ({"axes": {"tau0": {"logspace": [0.0, 8.0, 5]}}}, "the first must be positive"),
         ({"samplers": ["chian"]}, "some of network, chain, sde"),
         ({"samplers": ["chain", "chain"]}, "once each"),
         ({"fractions": [0.5, 0.25]}, "increasing numbers"),
@@ -77,9 +78,9 @@ def test_a_module_is_imported_by_a_toml_file_alone(tmp_path):
         )
     )
     sweep = read_sweep(path)
-    assert sweep.functions == {"tests.sweep_examples:faulty": faulty}
+    assert sweep.functions() == {"tests.sweep_examples:faulty": faulty}
     again = Sweep.from_json(sweep.to_json())
-    assert not again.functions
+    assert not again.functions()
     with pytest.raises(ValueError, match="no code that a file names is imported"):
         again.cell((0,))
     assert again.with_layer(faulty).cell((0,)).layer == sweep.cell((0,)).layer == (Faulty(0.3),)
@@ -100,13 +101,12 @@ def test_a_specification_survives_its_text():
 
 
 def test_spaces_have_the_ends_that_are_given():
-    values = axis_values("gamma", {"linspace": [0.1, 0.7, 7]})
-    assert values == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
-    ratios = [b / a for a, b in pairwise(axis_values("tau0", {"logspace": [0.5, 8.0, 5]}))]
-    np.testing.assert_allclose(ratios, 2.0, rtol=1e-12)
-    assert axis_values("width", {"linspace": [10, 40, 4]}) == [10, 20, 30, 40]
-    with pytest.raises(ValueError, match="positive"):
-        axis_values("tau0", {"logspace": [0.0, 8.0, 5]})
+    axes = {"gamma": {"linspace": [0.1, 0.7, 7]}, "tau0": {"logspace": [0.5, 8.0, 5]}}
+    axes["width"] = {"linspace": [10, 40, 4]}
+    sweep = Sweep({"tokens": 2, "depth": 4}, axes, samplers="chain")
+    assert sweep.axes["gamma"] == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    np.testing.assert_allclose(sweep.axes["tau0"], [0.5, 1.0, 2.0, 4.0, 8.0], rtol=1e-12)
+    assert sweep.axes["width"] == [10, 20, 30, 40]
 
 
 def test_a_unit_depends_on_values_and_not_on_places():
@@ -128,16 +128,16 @@ def test_kinds_of_cells_are_those_of_the_samplers():
         samplers="model", samples=3, keep="V",
     )  # fmt: skip
     unit = Unit("model", (0,), 0, 3)
-    drawn = decode(shapes(models, 3), draw(task_of(models, unit)).data)
+    drawn = decode(record_of(models), 3, draw(task_of(models, unit)).data)
     model = sa.model_from_config("gpt2", n_layer=2, n_embd=48)
     seed = models.unit_seed(unit)
     direct = sa.simulate_model(model, 4, samples=3, seed=seed, progress=False)
-    np.testing.assert_array_equal(drawn["V"][0], direct["V"].isel(position=-1).values)
+    np.testing.assert_array_equal(drawn["V"][:, 0], direct["V"].isel(position=-1).values)
     sphere = Sweep(
         {"layer": "sphere", "beta": 1.0, "tokens": 3, "dimension": 4, "horizon": 1.0},
         samplers="sphere", samples=2, fractions=(0.0, 1.0),
     )  # fmt: skip
     unit = Unit("sphere", (), 0, 2)
-    values = decode(shapes(sphere, 2), draw(task_of(sphere, unit)).data)["values"]
+    values = decode(record_of(sphere), 2, draw(task_of(sphere, unit)).data)["values"]
     assert values.shape == (2, 2, len(sphere.observables))
     assert np.isfinite(values).all()

@@ -16,7 +16,13 @@ from pathlib import Path
 import click
 
 from shaped_attention.commands.interrupts import interrupts
-from shaped_attention.commands.options import INCOMPLETE, Group, progress_option
+from shaped_attention.commands.options import (
+    INCOMPLETE,
+    Group,
+    check_new,
+    overwrite_option,
+    progress_option,
+)
 
 _path = click.argument("path", metavar="NAME.sweep", type=click.Path(path_type=Path))
 
@@ -67,9 +73,9 @@ def run(
     with _until_interrupted(command), ExitStack() as stack:
         with interrupts(signal.SIGINT, signal.SIGTERM, held=True):
             from shaped_attention.progress import duration
-            from shaped_attention.sweep.estimate import estimate
             from shaped_attention.sweep.run import run_sweep
             from shaped_attention.sweep.toml import read_sweep
+            from shaped_attention.sweep.units import estimate
         sweep = read_sweep(file)
         if path is None or dry_run:
             cells = " x ".join(map(str, sweep.shape)) or "1"
@@ -127,13 +133,15 @@ def status(path: Path, cells: bool) -> None:
 @sweep_command.command()
 @_path
 @click.argument("file", type=click.Path(path_type=Path))
-def export(path: Path, file: Path) -> None:
+@overwrite_option
+def export(path: Path, file: Path, overwrite: bool) -> None:
     """Write the sweep in NAME.sweep to FILE (.nc), as the Dataset of `open_sweep`."""
     from shaped_attention.io.storage import written
     from shaped_attention.sweep.reading import open_sweep
 
     if file.suffix != ".nc":
         raise ValueError(f"FILE must have the name of a netCDF file, NAME.nc; got {file}")
+    check_new("another FILE", overwrite, [file])
     data = open_sweep(path)
     with written(file) as draft:
         data.to_netcdf(draft, engine="h5netcdf")

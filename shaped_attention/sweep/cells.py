@@ -15,21 +15,21 @@ from shaped_attention.checks import names_code, suggestion
 if TYPE_CHECKING:
     import xarray as xr
 
-_BLOCKS = "shaped_attention.sweep.layer_cells:CellOfLayer"
-
-NAMED = ("attention", "mlp", "transformer")
-"""The layers of `named_layer`."""
+_BLOCKS = "shaped_attention.samplers.sweep_cells:CellOfLayer"
 
 CELLS = {
-    **dict.fromkeys(NAMED, _BLOCKS),
+    "attention": _BLOCKS,
+    "mlp": _BLOCKS,
+    "transformer": _BLOCKS,
     "sphere": "shaped_attention.sphere.sweep_cells:SphereCell",
-    "model": "shaped_attention.sweep.model_cells:CellOfModel",
+    "model": "shaped_attention.architectures.sweep_cells:CellOfModel",
 }
 """Class of cells for each layer, loaded on use; functions of layers have that of blocks."""
 
 LAYERS = f"one of {', '.join(CELLS)}, or a function that returns a layer"
 
-DEFAULTS: dict[str, Any] = {"layer": "attention", "rho": 0.2, "step": 0.01}
+DEFAULTS: dict[str, Any] = {"rho": 0.2, "step": 0.01}
+"""Defaults that enter the seed of a cell, whether it has these parameters or not."""
 
 
 class Cell(Protocol):
@@ -71,20 +71,3 @@ def kind_of(layer: Any) -> type[Cell]:
         hint = own or suggestion(layer, CELLS)
         raise ValueError(f"layer must be {LAYERS}; got {layer!r}{hint and f' ({hint})'}")
     return kind
-
-
-def make_cell(values: Mapping[str, Any], samplers: tuple[str, ...]) -> Cell:
-    """Return the cell of these parameters; raise ValueError if one is missing or invalid."""
-    complete = DEFAULTS | dict(values)
-    return kind_of(complete["layer"]).make(complete, samplers)
-
-
-def whole_steps(fractions: tuple[float, ...], number: int, steps: str, what: str) -> list[int]:
-    """Return the steps at these fractions of all; raise ValueError between two of them."""
-    for fraction in fractions:
-        if abs(fraction * number - round(fraction * number)) > 1e-6:
-            raise ValueError(
-                f"fractions: {fraction:g} of the {number} {steps} of the {what} is not a whole "
-                f"number of {steps}"
-            )
-    return [round(fraction * number) for fraction in fractions]

@@ -1,4 +1,4 @@
-"""The arrays of a unit as compressed bytes, and the digest of a row."""
+"""What is kept of each sample, as compressed bytes, and the row of a unit with its digest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
-from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,48 +14,52 @@ from numpy.typing import NDArray
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.sweep.specification import MOST_CELLS, Sweep, Unit
 
-Arrays = dict[str, NDArray[np.float64]]
-
 DIMENSIONS = {
-    "values": ("fraction", "sample", "observable"),
-    "stopping_time": ("sample",),
-    "V": ("fraction", "sample", "row", "col"),
+    "values": ("fraction", "observable"),
+    "stopping_time": (),
+    "V": ("fraction", "row", "col"),
 }
-"""Dimensions of the arrays of a unit, in the order of their bytes."""
+"""Dimensions of what is kept of a sample."""
 
 
-def shapes(sweep: Sweep, samples: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays of a unit with this number of samples, by name."""
-    sizes = {"fraction": len(sweep.fractions), "sample": samples, "row": sweep.tokens}
-    sizes |= {"observable": len(sweep.observables), "col": sweep.tokens}
-    kept = [name for name in DIMENSIONS if name != "V" or sweep.keep == "V"]
-    return {name: tuple(sizes[dimension] for dimension in DIMENSIONS[name]) for name in kept}
+class Drawn(NamedTuple):
+    """What a unit gives: compressed records, seconds, the code of its process; or an error."""
+
+    data: bytes
+    seconds: float
+    code: dict[str, str]
+    error: str = ""
 
 
-def encode(arrays: Arrays) -> bytes:
-    """Return compressed arrays, in the order of `DIMENSIONS`."""
-    parts = [np.ascontiguousarray(arrays[x], "<f8").tobytes() for x in DIMENSIONS if x in arrays]
-    return zlib.compress(b"".join(parts), 1)
+def record_of(sweep: Sweep) -> np.dtype[np.void]:
+    """Return the type of a record, which has what is kept of a sample."""
+    sizes = {"fraction": len(sweep.fractions), "observable": len(sweep.observables)}
+    sizes |= {"row": sweep.tokens, "col": sweep.tokens}
+    return np.dtype(
+        [
+            (name, "<f8", tuple(sizes[dimension] for dimension in dimensions))
+            for name, dimensions in DIMENSIONS.items()
+            if name != "V" or sweep.keep == "V"
+        ]
+    )
 
 
-def decode(sizes: dict[str, tuple[int, ...]], data: bytes) -> Arrays | None:
-    """Return the arrays of a unit, None if the data are not of these shapes.
+def encode(records: NDArray[np.void]) -> bytes:
+    """Return the records of a unit as compressed bytes."""
+    return zlib.compress(records.tobytes(), 1)
 
-    No more is decompressed than they have.
+
+def decode(record: np.dtype[np.void], samples: int, data: bytes) -> NDArray[np.void] | None:
+    """Return the records of a unit, None if the data do not have this size.
+
+    No more is decompressed than it has.
     """
-    counts = {name: prod(shape) for name, shape in sizes.items()}
-    expected, stream = 8 * sum(counts.values()), zlib.decompressobj()
+    size, stream = record.itemsize * samples, zlib.decompressobj()
     try:
-        raw = stream.decompress(data, expected + 1)
+        raw = stream.decompress(data, size + 1)
     except (zlib.error, TypeError):
         return None
-    if len(raw) != expected or not stream.eof:
-        return None
-    arrays, at = Arrays(), 0
-    for name, shape in sizes.items():
-        arrays[name] = np.frombuffer(raw, "<f8", counts[name], at).reshape(shape)
-        at += 8 * counts[name]
-    return arrays
+    return np.frombuffer(raw, record) if len(raw) == size and stream.eof else None
 
 
 def digest_of(*fields: Any) -> bytes:
@@ -66,6 +69,11 @@ def digest_of(*fields: Any) -> bytes:
         data = field if isinstance(field, bytes) else f"{type(field).__name__} {field!r}".encode()
         parts += [len(data).to_bytes(8, "little"), data]
     return blake2b(b"".join(parts), digest_size=16).digest()
+
+
+def key_of(unit: Unit) -> tuple[str, str, int, int]:
+    """Return what the row of a unit begins with; more values on an axis do not change it."""
+    return unit.sampler, ",".join(map(str, unit.cell)), unit.block, unit.samples
 
 
 def seal_of(sweep: Sweep) -> Callable[[tuple[int, ...]], bytes]:
@@ -79,15 +87,10 @@ def seal_of(sweep: Sweep) -> Callable[[tuple[int, ...]], bytes]:
 
 def sealed(seal: bytes, unit: Unit, seconds: float, code: int, data: bytes) -> tuple[Any, ...]:
     """Return the row of a unit, with its digest."""
-    row = (unit.sampler, cell_text(unit.cell), unit.block, unit.samples, seconds, code, data)
+    row = (*key_of(unit), seconds, code, data)
     return (*row, digest_of(seal, *row))
 
 
 def intact(seal: bytes, row: tuple[Any, ...]) -> bool:
     """Return whether the row of a unit has its digest."""
     return bool(row[-1] == digest_of(seal, *row[:-1]))
-
-
-def cell_text(index: tuple[int, ...]) -> str:
-    """Return the indices of a cell as rows have them; more values on an axis do not change them."""
-    return ",".join(map(str, index))

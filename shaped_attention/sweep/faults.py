@@ -8,55 +8,55 @@ from shaped_attention.checks import argument_error, did_you_mean
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.arguments import named_device
 from shaped_attention.sweep.cells import kind_of
-from shaped_attention.sweep.specification import Sweep, size_fault
+from shaped_attention.sweep.specification import Sweep, SweepFaultsError, each, named
 
-_RESERVED = frozenset(
-    {"sampler", "fraction", "sample", "observable", "row", "col", "values", "stopping_time", "V"}
-    | {"mean", "lower", "upper", "deviation", "quantile", "level", "samples", "distance", "margin"}
-    | {"stopped", "stopped_lower", "stopped_upper"}
-)
+_RESERVED = {
+    "sampler", "fraction", "sample", "observable", "row", "col", "values", "stopping_time", "V",
+    "mean", "lower", "upper", "deviation", "quantile", "level", "samples", "distance", "margin",
+    "stopped", "stopped_lower", "stopped_upper",
+}  # fmt: skip
 """Names in the Datasets that are made of a sweep; no axis may have them."""
 
 
-def checked(sweep: Sweep) -> tuple[list[str], set[int], tuple[str, ...]]:
-    """Return the faults of a sweep, one sentence each.
+def checked(sweep: Sweep) -> tuple[int, tuple[str, ...]]:
+    """Return the number of tokens of all cells, 0 if it differs, and the observables to keep.
 
-    Without faults, its numbers of tokens and the observables that all cells have are returned too.
+    Raises
+    ------
+    SweepFaultsError
+        If the sweep has faults, with a sentence for each.
     """
-    faults, sizes = _entry_faults(sweep) + _name_faults(sweep), set[int]()
-    faults = faults or _cell_faults(sweep, sizes)
-    if faults:
-        return faults, set(), ()
+    sizes = set[int]()
+    if faults := _faults_of_entries(sweep) or _faults_of_cells(sweep, sizes):
+        raise SweepFaultsError(faults)
     from shaped_attention.numerics.observables import observables
 
-    named = [list(observables(np.eye(m)[None])) for m in sorted(sizes)]
-    common = tuple(name for name in named[0] if all(name in other for other in named))
-    for name in sweep.observables:
-        if name not in common:
-            faults.append(f"observables: {name!r} is not among those of all cells: {common}")
+    named_by = [list(observables(np.eye(m)[None])) for m in sorted(sizes)]
+    common = tuple(name for name in named_by[0] if all(name in other for other in named_by))
+    faults = [
+        f"observables: {name!r} is not among those of all cells: {common}"
+        for name in sweep.observables
+        if name not in common
+    ]
     if sweep.keep == "V" and len(sizes) > 1:
         faults.append("keep='V': cells with different numbers of tokens have no common V")
-    return faults, sizes, common
+    if faults:
+        raise SweepFaultsError(faults)
+    return sizes.pop() if len(sizes) == 1 else 0, sweep.observables or common
 
 
-def _entry_faults(sweep: Sweep) -> list[str]:
-    faults = []
+def _faults_of_entries(sweep: Sweep) -> list[str]:
+    """Return the faults that no cell is needed to find."""
+    faults, known = [], set[str]()
     if sweep.device != "cpu":  # any other name needs torch, whose import takes seconds
         try:
             named_device(sweep.device)
         except ValueError as error:
             faults.append(str(error))
-    times = sweep.fractions
-    if not times or list(times) != sorted(set(times)):
-        faults.append(str(argument_error("fractions", "increasing numbers in [0, 1]", list(times))))
-    return faults + [fault for fault in [size_fault(sweep)] if fault]
-
-
-def _name_faults(sweep: Sweep) -> list[str]:
-    """Return the faults of layers, samplers and names of parameters, and of the lists of axes."""
-    faults, known = [], set[str]()
-    for name in sweep.layers:
-        layer = sweep.functions.get(name, name) if isinstance(name, str) else name
+    times = list(sweep.fractions)
+    if not times or times != sorted(set(times)):
+        faults.append(str(argument_error("fractions", "increasing numbers in [0, 1]", times)))
+    for layer in sweep.layers:
         try:
             kind = kind_of(layer)
             known |= {"layer", *kind.parameters(layer)}
@@ -67,14 +67,15 @@ def _name_faults(sweep: Sweep) -> list[str]:
             known |= {*sweep.fixed, *sweep.axes}
         once = 0 < len(sweep.samplers) == len(set(sweep.samplers))
         if not once or not set(sweep.samplers) <= set(kind.samplers):
-            needed = f"some of {', '.join(kind.samplers)}, once each, with layer={name!r}"
+            allowed = ", ".join(kind.samplers)
+            needed = f"some of {allowed}, once each, with layer={named(layer)!r}"
             faults.append(str(argument_error("samplers", needed, list(sweep.samplers))))
     faults += [
         f"{name} is not a parameter; {did_you_mean(name, sorted(known))}"
         for name in (*sweep.fixed, *sweep.axes)
         if known and name not in known
     ]
-    for name, values in sweep.axes.items():
+    for name, values in each(named, sweep.axes).items():
         if name in sweep.fixed:
             faults.append(f"{name} is both fixed and an axis")
         if name in _RESERVED:
@@ -84,7 +85,7 @@ def _name_faults(sweep: Sweep) -> list[str]:
     return faults
 
 
-def _cell_faults(sweep: Sweep, sizes: set[int]) -> list[str]:
+def _faults_of_cells(sweep: Sweep, sizes: set[int]) -> list[str]:
     """Return each distinct fault of the cells, with the first cell that has it.
 
     The numbers of tokens of the others are added to `sizes`.

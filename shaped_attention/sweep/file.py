@@ -10,26 +10,27 @@ import json
 import os
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import quote
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shaped_attention.sweep.data import (
-    Arrays,
-    cell_text,
+    Drawn,
     decode,
     digest_of,
     intact,
+    key_of,
+    record_of,
     seal_of,
     sealed,
-    shapes,
 )
-from shaped_attention.sweep.specification import Sweep, Unit
+from shaped_attention.sweep.specification import MOST_UNITS, Sweep, Unit
 
 SCHEMA = {
     "specification": "CREATE TABLE specification (sweep TEXT NOT NULL, digest BLOB NOT NULL)",
@@ -43,8 +44,6 @@ SCHEMA = {
 }
 """Tables: `code` of a unit is the row of the code that drew it."""
 
-_HEADER = b"SQLite format 3\0"
-
 _JOURNAL_OF_OTHERS = bytes.fromhex("d9d505f920a163d7")
 """End of a journal that names another file, which SQLite might delete; runs write none."""
 
@@ -53,22 +52,9 @@ _BUSY = 600.0
 
 _PAUSE = 0.3
 
-_MOST_CODES = 10_000
-
-_open = Counter[tuple[int, int]]()
-"""Files that are open in this process: closing another handle of theirs would drop their locks."""
-
 
 class SweepFileError(ValueError):
     """A file of a sweep that cannot be read or written, or that holds something else."""
-
-
-class Found(NamedTuple):
-    """A unit in a file, its seconds, and its arrays, None if they are damaged."""
-
-    unit: Unit
-    seconds: float
-    arrays: Arrays | None
 
 
 class SweepFile:
@@ -85,83 +71,67 @@ class SweepFile:
 
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
         self.path, self._writes = Path(path), sweep is not None
-        self._check_place()
         place = f"file:{quote(str(self.path.absolute()))}?mode={'rwc' if sweep else 'ro'}"
         with self._reported():
+            self._check_place()
             self._db = sqlite3.connect(
                 place, timeout=0.0 if sweep else _BUSY, uri=True, isolation_level=None
             )
-        self._db.text_factory = lambda text: text.decode(errors="replace")
-        try:
-            with self._reported():
-                for pragma in (
-                    "trusted_schema = off",
-                    "cell_size_check = on",
-                    "synchronous = full",
-                ):
-                    self._db.execute(f"PRAGMA {pragma}")
+            try:
+                self._db.text_factory = lambda text: text.decode(errors="replace")
+                self._db.execute("PRAGMA trusted_schema = off")
+                self._db.execute("PRAGMA cell_size_check = on")
+                self._db.execute("PRAGMA synchronous = full")
+                if self._db.execute("PRAGMA journal_mode").fetchone() != ("delete",):
+                    raise SweepFileError(f"{path} is not the file of a sweep: its journal is other")
                 if sweep is None:
                     self._check_schema()
                 else:
                     self._become_writer()
                     self._grow_into(sweep)
                 self.sweep = sweep or self._sweep()
-                self._seal = seal_of(self.sweep)
-            about = self.path.stat()
-        except BaseException:
-            self._db.close()
-            raise
-        self._place = (about.st_dev, about.st_ino)
-        _open[self._place] += 1
+            except BaseException:
+                self._db.close()
+                raise
+        self._seal = seal_of(self.sweep)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._db.close()
-        _open[self._place] -= 1
 
-    def units(self, wanted: Callable[[Unit], bool] = lambda unit: True) -> Iterator[Found]:
-        """Yield each unit of the sweep that is in the file."""
-        sweep, seen = self.sweep, set[Unit]()
-        most, blocks = sweep.unit_count, sweep.blocks
-        cells = {cell_text(cell): cell for cell in sweep.indices()}
-        sizes = lru_cache(partial(shapes, sweep))
+    def units(
+        self, wanted: Callable[[Unit], bool] = lambda unit: True
+    ) -> Iterator[tuple[Unit, float, NDArray[np.void] | None]]:
+        """Yield each unit in the file, its seconds, and its records, None if they are damaged."""
+        units = {key_of(unit): unit for unit in self.sweep.units() if wanted(unit)}
+        record = record_of(self.sweep)
         with self._reported():
-            rows = self._db.execute(f"SELECT * FROM unit NOT INDEXED LIMIT {most + 1}")
-            for number, row in enumerate(rows):
-                if number == most:
-                    raise ValueError("it has more rows than units")
-                sampler, text, block, samples, seconds, _, data, _ = row
-                known = sampler in sweep.samplers and text in cells and type(block) is int
-                if not (known and 0 <= block < blocks):
-                    continue
-                unit = sweep.unit(sampler, cells[text], block)
-                if samples != unit.samples or unit in seen or not wanted(unit):
-                    continue
-                seen.add(unit)
-                good = intact(self._seal(unit.cell), row)
-                arrays = decode(sizes(unit.samples), data) if good else None
-                yield Found(unit, seconds if good else 0.0, arrays)
+            for row in self._db.execute(f"SELECT * FROM unit NOT INDEXED LIMIT {MOST_UNITS}"):
+                if (unit := units.pop(row[:4], None)) is not None:
+                    good = intact(self._seal(unit.cell), row)
+                    records = decode(record, unit.samples, row[6]) if good else None
+                    yield unit, row[4] if good else 0.0, records
 
     def failures(self) -> list[tuple[str, str, int, str]]:
         """Return sampler, cell, block and message of the units that failed in the last run."""
         with self._reported():
-            query = f"SELECT * FROM failure LIMIT {self.sweep.unit_count}"
-            return self._db.execute(query).fetchall()
+            return self._db.execute(f"SELECT * FROM failure LIMIT {MOST_UNITS}").fetchall()
 
-    def codes(self) -> list[dict[str, Any]]:
-        """Return the code that made the units, and its accepted changes, in order.
-
-        Each has `code` (digests and versions by name), `changed` (phrases), the number of `units`
-        finished before, and the time `at`.
-        """
+    def code(self) -> dict[str, str] | None:
+        """Return the code of the last run, digests and versions by name; None in a new file."""
         with self._reported():
-            query = f"SELECT code, changed, units, at FROM code LIMIT {_MOST_CODES}"
+            row = self._db.execute("SELECT code FROM code ORDER BY id DESC").fetchone()
+            return dict(json.loads(row[0])) if row else None
+
+    def code_changes(self) -> list[dict[str, Any]]:
+        """Return what has `changed`, in phrases, after how many `units`, and the time `at`."""
+        with self._reported():
+            query = "SELECT changed, units, at FROM code WHERE changed <> '[]' ORDER BY id"
             return [
-                {"code": dict(json.loads(code)), "changed": list(json.loads(changed))}
-                | {"units": units, "at": at}
-                for code, changed, units, at in self._db.execute(query).fetchall()
+                {"changed": list(json.loads(changed)), "units": units, "at": at}
+                for changed, units, at in self._db.execute(f"{query} LIMIT {MOST_UNITS}")
             ]
 
     def begin(self, code: dict[str, str], changed: list[str], units: int) -> None:
@@ -170,26 +140,22 @@ class SweepFile:
             text = self.sweep.to_json()
             self._db.execute("DELETE FROM specification")
             self._db.execute("INSERT INTO specification VALUES (?, ?)", (text, digest_of(text)))
-            rows, text = self._db.execute("SELECT id, code FROM code").fetchall(), json.dumps(code)
-            self._code = len(rows) + (not rows or rows[-1][1] != text)
-            if self._code > len(rows):
+            if code != self.code():
                 now = datetime.now(UTC).isoformat(timespec="seconds")
-                row = (self._code, text, json.dumps(changed), units, now)
-                self._db.execute("INSERT INTO code VALUES (?, ?, ?, ?, ?)", row)
+                row = (json.dumps(code), json.dumps(changed), units, now)
+                self._db.execute("INSERT INTO code VALUES (NULL, ?, ?, ?, ?)", row)
+            ((self._code,),) = self._db.execute("SELECT max(id) FROM code")
             self._db.execute("DELETE FROM failure")
             self._commit()
 
-    def commit(
-        self,
-        drawn: Iterable[tuple[Unit, float, bytes]],
-        failures: Iterable[tuple[Unit, str]] = (),
-    ) -> None:
-        """Write units (with seconds and data) and failures in one transaction."""
-        rows = [
-            sealed(self._seal(unit.cell), unit, seconds, self._code, data)
-            for unit, seconds, data in drawn
-        ]
-        failed = [(x.sampler, cell_text(x.cell), x.block, text) for x, text in failures]
+    def commit(self, drawn: Iterable[tuple[Unit, Drawn]]) -> None:
+        """Write units and failures in one transaction."""
+        rows, failed = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+        for unit, (data, seconds, _, error) in drawn:
+            if error:
+                failed.append((*key_of(unit)[:3], error))
+            else:
+                rows.append(sealed(self._seal(unit.cell), unit, seconds, self._code, data))
         with self._reported():
             self._db.executemany(
                 "INSERT OR REPLACE INTO unit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows
@@ -231,9 +197,7 @@ class SweepFile:
     def _check_schema(self) -> None:
         rows = self._db.execute("SELECT name, sql FROM sqlite_schema LIMIT 99").fetchall()
         # The index of the primary key has no text.
-        if sorted(rows, key=str) != sorted(
-            [*SCHEMA.items(), ("sqlite_autoindex_unit_1", None)], key=str
-        ):
+        if {*rows} != {*SCHEMA.items(), ("sqlite_autoindex_unit_1", None)}:
             raise SweepFileError(f"{self.path} is not the file of a sweep: its tables are others")
 
     def _sweep(self) -> Sweep:
@@ -243,38 +207,15 @@ class SweepFile:
         return Sweep.from_json(text)
 
     def _check_place(self) -> None:
-        """Refuse what SQLite should not open: links, other files, and journals of others."""
+        """Refuse links, what is not a file, and journals that SQLite should not open."""
         path = self.path
-        try:
-            if os.path.lexists(path) or not self._writes:
-                if path.is_symlink() or not path.is_file():
-                    raise SweepFileError(f"{path} is not a file")
-                about = path.stat()
-                if _open[about.st_dev, about.st_ino]:
-                    return
-                with path.open("rb") as file:
-                    head = file.read(20)
-                # Bytes 18 and 19 say whether transactions are written ahead, in other files.
-                right = head[:16] == _HEADER and head[18:20] == b"\1\1"
-                if not right and (head or not self._writes):
-                    repair = (
-                        f", or its first page is damaged; `sweep repair {path} NEW` saves units"
-                    )
-                    raise SweepFileError(
-                        f"{path} is not the file of a sweep{repair * (path.suffix != '.toml')}"
-                    )
-            ahead, journal = (path.with_name(path.name + end) for end in ("-wal", "-journal"))
-            foreign = ahead if os.path.lexists(ahead) else None
-            if foreign is None and os.path.lexists(journal):
-                foreign = journal
-                if journal.is_file() and not journal.is_symlink():
-                    with journal.open("rb") as file:
-                        file.seek(max(0, journal.stat().st_size - 8))
-                        foreign = journal if file.read() == _JOURNAL_OF_OTHERS else None
-            if foreign is not None:
-                raise SweepFileError(f"{foreign} is not a journal that a run has left; remove it")
-        except OSError as error:
-            raise SweepFileError(f"{path} cannot be opened ({error.strerror})") from None
+        there = path.is_file() or (self._writes and not path.exists())
+        if path.is_symlink() or not there:
+            raise SweepFileError(f"{path} is not a file")
+        ahead, journal = (path.with_name(path.name + end) for end in ("-wal", "-journal"))
+        for other in (ahead, journal):
+            if os.path.lexists(other) and not (other == journal and _of_a_run(journal)):
+                raise SweepFileError(f"{other} is not a journal that a run has left; remove it")
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -283,6 +224,8 @@ class SweepFile:
             yield
         except SweepFileError:
             raise
+        except OSError as error:
+            raise SweepFileError(f"{self.path} cannot be opened ({error.strerror})") from None
         except (
             sqlite3.Error, ValueError, TypeError, KeyError, OverflowError, RecursionError
         ) as error:  # fmt: skip
@@ -301,7 +244,18 @@ class SweepFile:
                 )
             case ((sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY), _):
                 return f"cannot be opened ({error})"
-        return (
-            f"is damaged ({error}); `shaped-attention sweep repair {self.path} NEW` saves all "
-            "units that are intact"
-        )
+            case sqlite3.SQLITE_NOTADB, _:
+                damage = "is not the file of a sweep, or its first page is damaged"
+            case _:
+                damage = f"is damaged ({error})"
+        repair = f"shaped-attention sweep repair {self.path} NEW"
+        return f"{damage}; `{repair}` saves all units that are intact"
+
+
+def _of_a_run(journal: Path) -> bool:
+    """Return whether a journal is a file that names no other."""
+    if journal.is_symlink() or not journal.is_file():
+        return False
+    with journal.open("rb") as file:
+        file.seek(max(0, journal.stat().st_size - 8))
+        return file.read() != _JOURNAL_OF_OTHERS

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from math import prod
-from operator import mul
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +18,9 @@ from shaped_attention.checks import argument_error, check_choice, check_inside, 
 from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.distances import ks_margin, rounded
 from shaped_attention.statistics.proportions import fraction_bounds
-from shaped_attention.sweep.data import DIMENSIONS, shapes
+from shaped_attention.sweep.data import DIMENSIONS, record_of
 from shaped_attention.sweep.file import SweepFile
-from shaped_attention.sweep.specification import Sweep, Unit
+from shaped_attention.sweep.specification import Sweep
 
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -63,52 +62,45 @@ def open_sweep(
     with SweepFile(path) as file:
         sweep = file.sweep
         axes = {"sampler": list(sweep.samplers), **sweep.axes}
-        lengths = tuple(map(len, axes.values()))
         coordinates = {name: _coordinate(values) for name, values in axes.items()}
-        places = xr.DataArray(np.arange(prod(lengths)).reshape(lengths), coordinates, list(axes))
+        cells = list(product(sweep.samplers, sweep.indices()))
+        lengths = [len(values) for values in axes.values()]
+        places = xr.DataArray(np.arange(len(cells)).reshape(lengths), coordinates, list(axes))
         try:
             places = places.sel(select or {})
         except (KeyError, ValueError, IndexError, TypeError):
             known = "; ".join(f"{name}: {values}" for name, values in coordinates.items())
             raise argument_error("select", f"values by name, of {known[:400]}", select) from None
-        sizes = shapes(sweep, sweep.samples)
-        size = 8 * places.size * sum(map(prod, sizes.values()))
+        record = record_of(sweep)
+        size = places.size * sweep.samples * record.itemsize
         if size > max_bytes:
             raise ValueError(
                 f"max_bytes must be at least {size}, the size of the data of {path} in memory; got "
                 f"{max_bytes}; select= reads a part"
             )
-        row = {int(place): k for k, place in enumerate(places.values.ravel())}
-        if len(row) < places.size:
+        place_of = {cells[place]: k for k, place in enumerate(places.values.ravel())}
+        if len(place_of) < places.size:
             raise ValueError("select must name each value once")
-        strides = [prod(lengths[k + 1 :]) for k in range(len(lengths))]
-
-        def place_of(unit: Unit) -> int | None:
-            index = (sweep.samplers.index(unit.sampler), *unit.cell)
-            return row.get(sum(map(mul, index, strides)))
-
-        arrays = {name: np.full((places.size, *shape), np.nan) for name, shape in sizes.items()}
+        kept = np.full((places.size, sweep.samples), np.nan, record)
         found = damaged = 0
-        for unit, _, parts in file.units(lambda unit: place_of(unit) is not None):
-            if parts is None:
-                damaged += 1
-                continue
+        for unit, _, records in file.units(lambda unit: (unit.sampler, unit.cell) in place_of):
             span = slice(unit.block * sweep.block, unit.block * sweep.block + unit.samples)
-            for name, part in parts.items():
-                before = DIMENSIONS[name].index("sample")
-                arrays[name][(place_of(unit), *[slice(None)] * before, span)] = part
-            found += 1
-        changed = [
-            {k: v for k, v in x.items() if k != "code"} for x in file.codes() if x["changed"]
-        ]
-    coordinates = {"fraction": list(sweep.fractions), "observable": list(sweep.observables)}
-    attributes: dict[str, Any] = {"sweep": sweep.to_json(), "code_changes": json.dumps(changed)}
-    attributes |= {"missing": places.size * sweep.blocks - found, "damaged": damaged}
+            if records is None:
+                damaged += 1
+            else:
+                found += 1
+                kept[place_of[unit.sampler, unit.cell], span] = records
+        changed = json.dumps(file.code_changes())
+    kept = kept.reshape(*places.shape, sweep.samples)
     variables = {
-        name: ((*places.dims, *DIMENSIONS[name]), array.reshape(*places.shape, *sizes[name]))
-        for name, array in arrays.items()
+        name: ((*places.dims, "sample", *DIMENSIONS[name]), kept[name])
+        for name in record.names or ()
     }
-    return xr.Dataset(variables, {**places.coords, **coordinates}, attributes)
+    coordinates = {"fraction": list(sweep.fractions), "observable": list(sweep.observables)}
+    attributes = {"sweep": sweep.to_json(), "code_changes": changed, "damaged": damaged}
+    attributes |= {"missing": places.size * sweep.blocks - found}
+    data = xr.Dataset(variables, {**places.coords, **coordinates}, attributes)
+    return data.transpose(*places.dims, "fraction", "sample", ...)
 
 
 def _coordinate(values: list[Any]) -> list[Any]:
@@ -148,24 +140,22 @@ def sweep_status(path: str | Path) -> Status:
     """
     with SweepFile(path) as file:
         sweep, damaged = file.sweep, 0
-        times: dict[tuple[str, tuple[int, ...]], list[float]] = {}
-        for unit, seconds, arrays in file.units():
-            damaged += arrays is None
-            if arrays is not None:
-                times.setdefault((unit.sampler, unit.cell), []).append(seconds)
-        changed = [record for record in file.codes() if record["changed"]]
-        failures = file.failures()
-    left = 0.0
-    for sampler in sweep.samplers:
-        drawn = [x for (name, _), seconds in times.items() if name == sampler for x in seconds]
-        for index in sweep.indices():
-            own = times.get((sampler, index), [])
-            left += (sweep.blocks - len(own)) * (float(np.mean(own or drawn)) if drawn else np.nan)
+        drawn, seconds = np.zeros((2, len(sweep.samplers), *sweep.shape))
+        for unit, time, records in file.units():
+            place = (sweep.samplers.index(unit.sampler), *unit.cell)
+            damaged += records is None
+            drawn[place] += records is not None
+            seconds[place] += time
+        changed, failures = file.code_changes(), file.failures()
+    axes = tuple(range(1, drawn.ndim))
+    with np.errstate(invalid="ignore"):
+        mean = seconds.sum(axes, keepdims=True) / drawn.sum(axes, keepdims=True)
+        mean = np.where(drawn > 0, seconds / drawn, mean)
+    left = float(((sweep.blocks - drawn) * mean).sum())
     by_cell = [
-        (sweep.point(index), sum(len(times.get((name, index), ())) for name in sweep.samplers))
-        for index in sweep.indices()
+        (sweep.point(index), int(drawn[(slice(None), *index)].sum())) for index in sweep.indices()
     ]
-    done, seconds_left = sum(map(len, times.values())), None if np.isnan(left) else left
+    done, seconds_left = int(drawn.sum()), None if np.isnan(left) else left
     return Status(sweep.unit_count, done, damaged, failures, seconds_left, by_cell, changed)
 
 
@@ -178,21 +168,14 @@ def sweep_summary(data: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
     data
         Dataset from `open_sweep`.
     confidence
-        Coverage probability of the intervals. Those of means are normal, those of the fractions of
-        stopped paths exact (Clopper and Pearson).
+        Coverage probability of the intervals: normal for means, exact for the fractions of stopped
+        paths (Clopper and Pearson).
 
     Returns
     -------
-    xarray.Dataset with
-
-    - `mean`, the bounds `lower` and `upper` of its interval, and `deviation` (sampler, axes,
-      fraction, observable);
-    - `quantile` (sampler, axes, fraction, observable, level);
-    - `stopped` (sampler, axes), the fraction of paths that have stopped, with `stopped_lower` and
-      `stopped_upper`;
-    - `samples` (sampler, axes).
-
-    Cells without samples are NaN.
+    xarray.Dataset with `mean` in [`lower`, `upper`], `deviation` and `quantile` of each observable,
+    the number of `samples`, and the fraction `stopped` of paths, in [`stopped_lower`,
+    `stopped_upper`]. Cells without samples are NaN.
 
     Raises
     ------
@@ -202,22 +185,22 @@ def sweep_summary(data: xr.Dataset, confidence: float = 0.95) -> xr.Dataset:
     _check_opened(data)
     check_inside("confidence", confidence)
     values, times = data["values"], data["stopping_time"]
-    samples = times.notnull().sum("sample")
+    samples, stopped = times.notnull().sum("sample"), (times < np.inf).sum("sample")
+    counted = samples.where(samples > 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # cells with fewer than two samples
         mean, deviation = values.mean("sample"), values.std("sample", ddof=1)
         quantile = values.quantile(list(_LEVELS), "sample").rename(quantile="level")
-    half = -float(ndtri((1.0 - confidence) / 2.0)) * deviation / np.sqrt(samples.where(samples > 1))
-    stopped, some = xr.DataArray(np.isfinite(times)).sum("sample"), samples > 0
+    half = -float(ndtri((1.0 - confidence) / 2.0)) * deviation / np.sqrt(counted)
     low, high = xr.apply_ufunc(
         fraction_bounds, stopped, samples, confidence, output_core_dims=[[], []]
     )
-    return xr.Dataset(
+    summary = xr.Dataset(
         {"mean": mean, "lower": mean - half, "upper": mean + half, "deviation": deviation}
-        | {"quantile": quantile.transpose(..., "level"), "samples": samples}
-        | {"stopped": stopped / samples.where(some)}
-        | {"stopped_lower": low.where(some), "stopped_upper": high.where(some)}
+        | {"quantile": quantile.transpose(..., "level"), "stopped": stopped / counted}
+        | {"stopped_lower": low, "stopped_upper": high}
     )
+    return summary.where(samples > 0).assign(samples=samples)
 
 
 @recorded()
@@ -259,8 +242,6 @@ def sweep_distances(
 
 
 def _check_opened(data: xr.Dataset) -> None:
-    if (
-        not {"values", "stopping_time", "sampler"} <= set(data.variables)
-        or "sweep" not in data.attrs
-    ):
+    needed = {"values", "stopping_time", "sampler"}
+    if "sweep" not in data.attrs or not needed <= set(data.variables):
         raise argument_error("data", "a Dataset from open_sweep", data)

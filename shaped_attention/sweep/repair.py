@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from shaped_attention.checks import with_types
-from shaped_attention.sweep.data import cell_text, digest_of, intact, seal_of
+from shaped_attention.sweep.data import Drawn, digest_of, intact, key_of, seal_of
 from shaped_attention.sweep.file import SCHEMA, SweepFile, SweepFileError
 from shaped_attention.sweep.specification import Sweep
 
@@ -60,7 +60,7 @@ def repair_sweep(path: str | Path, new: str | Path, sweep: Sweep | None = None) 
                 rows.append(row)
     if sweep is None:
         raise SweepFileError(f"{path} has no intact specification; name its TOML file")
-    units, seal = {(x.sampler, cell_text(x.cell), *x[2:]): x for x in sweep.units()}, seal_of(sweep)
+    units, seal = {key_of(unit): unit for unit in sweep.units()}, seal_of(sweep)
     saved = {
         units[row[:4]]: row
         for row in rows
@@ -68,7 +68,7 @@ def repair_sweep(path: str | Path, new: str | Path, sweep: Sweep | None = None) 
     }
     with SweepFile(target, sweep) as file:
         file.begin(json.loads(codes[-1]), ["saved from a damaged file"], len(saved))
-        file.commit((unit, row[4], row[6]) for unit, row in saved.items())
+        file.commit((unit, Drawn(row[6], row[4], {})) for unit, row in saved.items())
     return len(saved), sweep.unit_count
 
 

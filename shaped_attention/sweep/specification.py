@@ -6,23 +6,46 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_serializer,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-from shaped_attention.checks import argument_error, did_you_mean, names_code
+from shaped_attention.checks import (
+    argument_error,
+    check_finite,
+    check_positive,
+    check_range,
+    did_you_mean,
+    names_code,
+    suggestion,
+)
 from shaped_attention.numerics.seeds import canonical, hashed, seed_from
-from shaped_attention.sweep.cells import DEFAULTS, Cell, make_cell
+from shaped_attention.sweep.cells import DEFAULTS, Cell, kind_of
 
 FORMAT = 1
 """Version of the files; increased when an older one could be misread."""
 
 MOST_CELLS, MOST_UNITS = 100_000, 1_000_000
 
-Count = Annotated[int, Field(strict=True, ge=1)]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+_SPACES: dict[str, tuple[Callable[..., NDArray[np.float64]], Callable[[str, float], None]]] = {
+    "linspace": (np.linspace, check_finite),
+    "logspace": (np.geomspace, check_positive),
+}
+"""For each table that gives the values of an axis, a function and the check of its ends."""
 
 
 class SweepFaultsError(ValueError):
@@ -43,6 +66,42 @@ class Unit(NamedTuple):
     samples: int
 
 
+def _axis(given: Any) -> Any:
+    """Return the values of an axis, given as such or as a table `linspace` or `logspace`."""
+    if not isinstance(given, Mapping):
+        return given
+    kind, ends = next(iter(given.items()), (None, None))
+    if len(given) != 1 or kind not in _SPACES:
+        near = suggestion(kind, _SPACES)
+        lists = "a list, {linspace = [first, last, number]} or {logspace = [...]}"
+        raise _needed(f"{lists} ({near})" if near else lists)
+    space, check_end = _SPACES[kind]
+    try:
+        first, last, number = ends
+        check_range("the number of values", number, 1, MOST_CELLS)
+        check_end("the first", first)
+        check_end("the last", last)
+        exact = space(first, last, number)
+    except (TypeError, ValueError) as error:
+        raise _needed(f"{{{kind} = [first, last, number]}} ({error})") from None
+    # 0.3 and not 0.30000000000000004, so that one can select it.
+    short = np.array([float(f"{x:.12g}") for x in exact])
+    values = np.where(np.isclose(short, exact, rtol=1e-14, atol=0.0), short, exact).tolist()
+    whole = isinstance(first, int) and isinstance(last, int) and all(map(float.is_integer, values))
+    return list(map(int, values)) if whole else values
+
+
+def _needed(what: str) -> PydanticCustomError:
+    """Return the error of a value that must be something else."""
+    return PydanticCustomError("needed", "{what}", {"what": what})
+
+
+Axis = Annotated[list[Any], BeforeValidator(_axis)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda x: (x,) if isinstance(x, str) else x)]
+
+
 class Sweep(BaseModel):
     """Grid of cells, each with samples from one or more samplers.
 
@@ -55,7 +114,9 @@ class Sweep(BaseModel):
         'model', `config` (as in `model_from_config`), `tokens` or `ids`, and fields of the
         configuration.
     axes
-        Values along each axis, by parameter, in the order of the dimensions.
+        Values along each axis, by parameter, in the order of the dimensions: a list, or
+        ``{"linspace": [first, last, number]}``, or `logspace` with the ends themselves (not their
+        logarithms).
     samplers
         One or more of 'network', 'chain' and 'sde' (by default the last two); for the layers
         'sphere' and 'model', the name of the layer.
@@ -84,64 +145,69 @@ class Sweep(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     fixed: dict[str, Any]
-    axes: dict[str, list[Any]] = {}
-    samplers: tuple[str, ...] = ("chain", "sde")
+    axes: dict[str, Axis] = {}
+    samplers: Names = ("chain", "sde")
     samples: Count = 4096
     block: Count = 1024
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
     keep: Literal["observables", "V"] = "observables"
-    observables: tuple[str, ...] = ()
+    observables: Names = ()
     fractions: tuple[Fraction, ...] = (1.0,)
     device: str = "cpu"
     dtype: Literal["float64", "float32"] = "float64"
     seconds: Annotated[float, Field(gt=0.0)] | None = None
 
-    _functions: dict[str, Callable[..., Any]] = PrivateAttr(default_factory=dict)
-    _tokens: int | None = PrivateAttr(default=None)
+    _tokens: int = PrivateAttr(default=0)
     _checked: bool = PrivateAttr(default=False)
     _hashes: dict[tuple[int, ...], tuple[int, ...]] = PrivateAttr(default_factory=dict)
 
     def __init__(
         self, fixed: Mapping[str, Any], axes: Mapping[str, Any] | None = None, **entries: Any
     ) -> None:
-        known, functions = list(type(self).model_fields), dict[str, Callable[..., Any]]()
-        faults = [
-            f"{name} is not an entry of a sweep; {did_you_mean(name, known)}"
-            for name in entries
-            if name not in known
-        ]
-        given = {"fixed": fixed, "axes": axes or {}, **entries}
         if isinstance(fixed, Mapping) and fixed.get("layer") in ("model", "sphere"):
-            given.setdefault("samplers", fixed["layer"])
+            entries.setdefault("samplers", fixed["layer"])
         try:
-            given = {name: _plain(given[name], functions) for name in known if name in given}
-            for name in ("samplers", "observables"):
-                if isinstance(given.get(name), str):
-                    given[name] = (given[name],)
-            super().__init__(**given)
-            _read_configurations(self.fixed, self.axes)
+            super().__init__(**each(_plain, {"fixed": fixed, "axes": axes or {}, **entries}))
+            self._read_configurations()
         except ValidationError as error:
-            for found in error.errors():
-                name, needed = ".".join(map(str, found["loc"])), found["msg"]
-                needed = needed.removeprefix("Input should be ")
-                faults.append(str(argument_error(name, needed, found["input"])))
+            raise SweepFaultsError(list(map(_sentence, error.errors()))) from None
         except (ValueError, OSError) as error:
-            faults.append(str(error))
-        if faults:
-            raise SweepFaultsError(faults)
-        self._functions = functions
+            raise SweepFaultsError([str(error)]) from None
         self.check()
+
+    @field_serializer("fixed", "axes")
+    def _with_names(self, value: dict[str, Any]) -> Any:
+        return each(named, value)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if "layer" not in self.axes:
+            self.fixed.setdefault("layer", "attention")
+        cells, units = math.prod(self.shape), self.unit_count
+        if cells > MOST_CELLS or units > MOST_UNITS:
+            raise ValueError(
+                f"{cells} cells make {units} units; at most {MOST_CELLS} cells and {MOST_UNITS} "
+                "units are possible; use a larger block, fewer samples or fewer values"
+            )
+        return self
+
+    def _read_configurations(self) -> None:
+        """Replace configurations of models by their fields, so that a sweep depends on no files."""
+        if "model" in self.layers:
+            # Reading a configuration takes most of the package.
+            from shaped_attention.architectures.sweep_cells import config_fields
+
+            if "config" in self.fixed:
+                self.fixed["config"] = config_fields(self.fixed["config"])
+            if "config" in self.axes:
+                self.axes["config"] = list(map(config_fields, self.axes["config"]))
 
     def check(self) -> None:
         """Make every cell, unless that was done; raise SweepFaultsError if there are faults."""
         from shaped_attention.sweep.faults import checked
 
         if not self._checked:
-            faults, sizes, common = checked(self)
-            if faults:
-                raise SweepFaultsError(faults)
-            self._tokens = sizes.pop() if len(sizes) == 1 else None
-            vars(self)["observables"] = self.observables or common
+            self._tokens, vars(self)["observables"] = checked(self)
             self._checked = True
 
     @property
@@ -162,53 +228,53 @@ class Sweep(BaseModel):
     @property
     def tokens(self) -> int:
         """Number of tokens of all cells, 0 if it differs among them."""
-        return self._tokens or 0
+        return self._tokens
 
     @property
     def layers(self) -> list[Any]:
-        """Values of the parameter `layer`; functions are listed by name."""
-        return list(self.axes.get("layer", [self.fixed.get("layer", DEFAULTS["layer"])]))
+        """Values of the parameter `layer`."""
+        return self.axes.get("layer") or [self.fixed["layer"]]
 
-    @property
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
-        """Functions that return layers, by name."""
-        return self._functions
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return the functions in the sweep, by the names with which a file records them."""
+        values: list[Any] = []
+        each(values.append, [self.fixed, self.axes])
+        return {named(value): value for value in values if callable(value)}
 
     def changed(self, **entries: Any) -> Self:
         """Return the sweep with other entries, of which `fixed` and `axes` are replaced whole."""
-        fixed = {name: self._functions.get(str(value), value) for name, value in self.fixed.items()}
-        axes = {
-            name: [self._functions.get(str(value), value) for value in values]
-            for name, values in self.axes.items()
-        }
-        return type(self)(**{**dict(self), "fixed": fixed, "axes": axes, **entries})
+        return type(self)(**{**dict(self), **entries})
 
     def with_layer(self, layer: Callable[..., Any]) -> Self:
         """Return the sweep of a file with the function that it names, or raise ValueError."""
-        if function_name(layer) not in self.layers:
-            raise argument_error("layer", f"{' or '.join(map(str, self.layers))}", layer)
-        other = self.model_copy()
-        other._functions = {**self._functions, function_name(layer): layer}
-        return other
+        name = named(layer)
+        if name not in self.layers:
+            raise argument_error("layer", " or ".join(map(str, self.layers)), layer)
+        entries = {"fixed": self.fixed, "axes": self.axes}
+        return self.model_copy(update=each(lambda x: layer if x == name else x, entries))
 
     def indices(self) -> Iterator[tuple[int, ...]]:
         """Yield the indices of the cells along the axes."""
         return product(*map(range, self.shape))
 
     def point(self, index: tuple[int, ...]) -> dict[str, Any]:
-        """Return the values of a cell along the axes."""
-        return {name: axis[i] for (name, axis), i in zip(self.axes.items(), index, strict=True)}
+        """Return the values of a cell along the axes, with the names of functions."""
+        values = self._values(index)
+        return {name: each(named, values[name]) for name in self.axes}
 
     def cell(self, index: tuple[int, ...]) -> Cell:
         """Return a cell; raise ValueError if it cannot be made."""
-        values = self.fixed | self.point(index)
+        values = self._values(index)
         for name, value in values.items():
-            for text in filter(names_code, _texts(value)):
-                if text not in self._functions:
-                    needed = "a function itself: no code that a file names is imported"
-                    raise argument_error(name, needed, text)
-        layer = values.get("layer", DEFAULTS["layer"])
-        return make_cell(values | {"layer": self._functions.get(layer, layer)}, self.samplers)
+            each(partial(_refuse_code, name), value)
+        layer = {"layer": values["layer"]}
+        known = kind_of(**layer).parameters(**layer)
+        defaults = {name: value for name, value in DEFAULTS.items() if name in known}
+        return kind_of(**layer).make(defaults | each(named, values) | layer, self.samplers)
+
+    def _values(self, index: tuple[int, ...]) -> dict[str, Any]:
+        axes = zip(self.axes.items(), index, strict=True)
+        return self.fixed | {name: values[i] for (name, values), i in axes}
 
     def units(self) -> Iterator[Unit]:
         """Yield all units, early blocks of all cells first."""
@@ -227,23 +293,24 @@ class Sweep(BaseModel):
         every grid. Chain and SDE have separate streams under the same seed.
         """
         if unit.cell not in self._hashes:
-            self._hashes[unit.cell] = hashed(DEFAULTS | self.fixed | self.point(unit.cell))
+            self._hashes[unit.cell] = hashed(DEFAULTS | each(named, self._values(unit.cell)))
         return seed_from(self.seed, self._hashes[unit.cell], unit.block)
 
     def differing(self, other: Sweep) -> list[str]:
         """Return the entries in which this is not the other sweep with more samples or values."""
         mine, theirs = self.model_dump(), other.model_dump()
-        ends = [self.axes.get(name, [])[: len(values)] for name, values in other.axes.items()]
-        mine["axes"], theirs["axes"] = [*self.axes, ends], [*other.axes, [*other.axes.values()]]
+        for name, values in other.axes.items():
+            mine["axes"][name] = mine["axes"].get(name, [])[: len(values)]
+        # The order of the axes is that of the dimensions.
+        mine["axes"], theirs["axes"] = [*mine["axes"].items()], [*theirs["axes"].items()]
         mine["samples"] = min(self.samples, other.samples)
         mine["seconds"] = other.seconds
         return [name for name in mine if canonical(mine[name]) != canonical(theirs[name])]
 
     def to_json(self) -> str:
         """Return the text that a file holds."""
-        # The order of the axes is that of the dimensions; sorting would lose it.
-        entries = self.model_dump(mode="json") | {"axes": list(self.axes.items())}
-        return json.dumps(entries | {"format": FORMAT, "tokens": self.tokens}, sort_keys=True)
+        own = {"format": FORMAT, "tokens": self.tokens}
+        return json.dumps(self.model_dump(mode="json") | own)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -257,66 +324,53 @@ class Sweep(BaseModel):
         try:
             entries = json.loads(text)
             version, tokens = entries.pop("format"), entries.pop("tokens")
-            axes, sweep = dict(entries.pop("axes")), cls.__new__(cls)
+            sweep = cls.__new__(cls)
             # Its own `__init__` would make the cells.
-            BaseModel.__init__(sweep, axes=axes, **entries)
+            BaseModel.__init__(sweep, **entries)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             raise ValueError("its specification is not one that this version writes") from None
-        if version != FORMAT or type(tokens) is not int or tokens < 0 or size_fault(sweep):
+        if version != FORMAT or type(tokens) is not int or tokens < 0:
             raise ValueError(f"its specification is not of format {FORMAT}")
         sweep._tokens = tokens
         return sweep
 
 
-def size_fault(sweep: Sweep) -> str:
-    """Return what is wrong with the number of cells and units, if anything."""
-    cells, units = math.prod(sweep.shape), sweep.unit_count
-    if cells <= MOST_CELLS and units <= MOST_UNITS:
-        return ""
-    return (
-        f"{cells} cells make {units} units; at most {MOST_CELLS} cells and {MOST_UNITS} units "
-        "are possible; use a larger block, fewer samples or fewer values"
-    )
+def each(change: Callable[[Any], Any], value: Any) -> Any:
+    """Return nested lists and mappings with every value in them changed."""
+    if isinstance(value, Mapping):
+        return {name: each(change, entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [each(change, entry) for entry in value]
+    return change(value)
 
 
-def _read_configurations(fixed: dict[str, Any], axes: dict[str, list[Any]]) -> None:
-    """Replace configurations of models by their fields, so that a sweep depends on no files."""
-    if "model" not in axes.get("layer", [fixed.get("layer")]):
-        return
-    # Reading a configuration takes most of the package.
-    from shaped_attention.sweep.model_cells import config_fields
-
-    if "config" in fixed:
-        fixed["config"] = config_fields(fixed["config"])
-    if "config" in axes:
-        axes["config"] = list(map(config_fields, axes["config"]))
+def named(value: Any) -> Any:
+    """Return the name by which a file records a function; any other value as it is."""
+    return f"{value.__module__}:{value.__qualname__}" if callable(value) else value
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts in a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(part)
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """Return the name by which a file records a function that returns a layer."""
-    return f"{function.__module__}:{function.__qualname__}"
-
-
-def _plain(value: Any, functions: dict[str, Callable[..., Any]]) -> Any:
-    """Return a value without NumPy's types and functions, which are collected by name."""
+def _plain(value: Any) -> Any:
+    """Return a value without NumPy's types; raise ValueError for what has no name in a file."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    if isinstance(value, Mapping):
-        return {name: _plain(entry, functions) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry, functions) for entry in value]
-    if callable(value):
-        if not inspect.isfunction(value) or "<" in value.__qualname__:
-            raise argument_error("layer", "a function at the top level of a module", value)
-        functions[function_name(value)] = value
-        return function_name(value)
+    if callable(value) and (not inspect.isfunction(value) or "<" in value.__qualname__):
+        raise argument_error("layer", "a function at the top level of a module", value)
     return value
+
+
+def _refuse_code(name: str, value: Any) -> None:
+    if names_code(value):
+        raise argument_error(
+            name, "a function itself: no code that a file names is imported", value
+        )
+
+
+def _sentence(found: ErrorDetails) -> str:
+    """Return a fault that pydantic has found."""
+    name = ".".join(map(str, found["loc"])).removeprefix("axes.")
+    if found["type"] == "extra_forbidden":
+        return f"{name} is not an entry of a sweep; {did_you_mean(name, Sweep.model_fields)}"
+    if found["type"] == "value_error":
+        return str(found["ctx"]["error"])
+    needed = found["msg"].removeprefix("Input should be ")
+    return str(argument_error(name, needed, found["input"]))

@@ -26,8 +26,7 @@ from shaped_attention.numerics.covariance import check_covariance, equicorrelate
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.sde import count_steps, integrate_sde
-from shaped_attention.samplers.specification import Options, Specification, specify
-from shaped_attention.sweep.cells import whole_steps
+from shaped_attention.samplers.specification import Options, specify
 
 START = ("tokens", "rho", "scale", "covariance")
 """Parameters of the initial covariance: `tokens` equicorrelated tokens, or a matrix."""
@@ -103,26 +102,25 @@ class CellOfLayer:
             check_limit(self.layer)
         elif sampler == "chain":
             check_chain(self.layer)
-        self._specified(sampler, samples, seed, Options(radius=self.radius, dtype=dtype))
-
-    def _specified(self, sampler: str, samples: int, seed: int, options: Options) -> Specification:
         width = None if sampler == "sde" else self.width
-        return specify(
+        specify(
             self.layer, self.v0, width=width, steps=self.steps(sampler),
             dt=self.step if width is None else 1.0 / width, samples=samples, seed=seed,
-            options=options,
+            options=Options(radius=self.radius, dtype=dtype),
         )  # fmt: skip
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler."""
         settings |= {"times": self.times(sampler, fractions), "radius": self.radius}
-        settings |= {"progress": False}
         if sampler == "sde":
-            settings |= {"horizon": self.horizon, "step": self.step}
-            return integrate_sde(self.layer, self.v0, **settings)
-        settings |= {"width": self.width, "depth": self.depth}
+            return integrate_sde(
+                self.layer, self.v0, horizon=self.horizon, step=self.step, progress=False,
+                **settings,
+            )  # fmt: skip
         simulate = simulate_chain if sampler == "chain" else simulate_network
-        return simulate(self.layer, self.v0, **settings)
+        return simulate(
+            self.layer, self.v0, width=self.width, depth=self.depth, progress=False, **settings
+        )
 
 
 def _argument(name: str, value: Any) -> Any:
@@ -164,3 +162,14 @@ def _start(values: Mapping[str, Any]) -> NDArray[np.float64]:
         return rescaled(check_covariance(values["covariance"], "covariance"), scale)
     check_range("tokens", tokens, 1, _MOST_TOKENS)  # type: ignore[arg-type]
     return rescaled(equicorrelated(tokens, values["rho"]), scale)  # type: ignore[arg-type]
+
+
+def whole_steps(fractions: tuple[float, ...], number: int, steps: str, what: str) -> list[int]:
+    """Return the steps at these fractions of all; raise ValueError between two of them."""
+    for fraction in fractions:
+        if abs(fraction * number - round(fraction * number)) > 1e-6:
+            raise ValueError(
+                f"fractions: {fraction:g} of the {number} {steps} of the {what} is not a whole "
+                f"number of {steps}"
+            )
+    return [round(fraction * number) for fraction in fractions]

@@ -14,7 +14,7 @@ from shaped_attention.architectures.reading import model_from_config
 from shaped_attention.architectures.simulate import simulate_model
 from shaped_attention.architectures.tokens import checked_ids
 from shaped_attention.blocks.reasons import check_chain
-from shaped_attention.sweep.cells import DEFAULTS, whole_steps
+from shaped_attention.samplers.sweep_cells import whole_steps
 
 _OWN = ("layer", "config", "tokens", "ids", "accept_approximation")
 
@@ -48,11 +48,7 @@ class CellOfModel:
             raise ValueError("config must be given, fixed or as an axis")
         if ("tokens" in values) == ("ids" in values):
             raise ValueError("tokens, ids: give exactly one of the two")
-        fields = {
-            name: value
-            for name, value in values.items()
-            if name not in _OWN and DEFAULTS.get(name) != value
-        }
+        fields = {name: value for name, value in values.items() if name not in _OWN}
         model = model_from_config(values["config"], **fields)
         ids = checked_ids(model.embedding, values.get("tokens", values.get("ids")))
         accept = values.get("accept_approximation", False)
