@@ -112,19 +112,11 @@ def slow():
     return with_faults(["sleep", "none"], samples=20, block=4)
 
 
-def try_to_write(path):
-    """Try to open a file for writing, and save the error message in PATH.error."""
-    try:
-        SweepFile(path, slow())
-    except ValueError as error:
-        Path(f"{path}.error").write_text(str(error))
-
-
-def run_into_a_full_disk(path, size):
+def try_to_run(sweep, path, largest=resource.RLIM_INFINITY):
     """Run with a limit on the size of files, and save the error message in PATH.error."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
     try:
-        run_sweep(small(samples=800, block=100), path, progress=False)
+        run_sweep(sweep, path, progress=False)
     except ValueError as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         Path(f"{path}.error").write_text(str(error))

@@ -19,14 +19,13 @@ from shaped_attention.sweep.file import SweepFile
 from tests.sweep_examples import (
     bits,
     faulty,
-    run_into_a_full_disk,
     run_slowly,
     slow,
     small,
     started,
-    try_to_write,
+    try_to_run,
     with_faults,
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -98,40 +97,33 @@ def test_failures_are_recorded_and_others_go_on(tmp_path):
 def test_a_unit_that_kills_its_worker_is_found(tmp_path):
     """Those that ran next to it are finished."""
     path = tmp_path / "a"
-    sweep = with_faults(["kill", "sleep"], block=8)
-    report = run_sweep(sweep, path, workers=2, progress=False)
+    report = run_sweep(with_faults(["kill", "sleep"], block=8), path, workers=2, progress=False)
     assert (report.finished, report.failed, report.left) == (1, 1, 0)
     assert sweep_status(path).failures == [("network", "0", 0, "its worker died every time")]
-    sweep = with_faults(["kill"], block=8)
-    report = run_sweep(sweep, tmp_path / "b", workers=2, progress=False)
-    assert (report.finished, report.failed, report.left) == (0, 1, 0)
 
 
 def test_the_executor_of_a_caller_ends_the_run(tmp_path):
-    class Broken(Executor):
+    class Breaks(Executor):
         left = 2
+
+        def __init__(self, cancels):
+            self.cancels = cancels
 
         def submit(self, function, *arguments):
             self.left -= 1
-            if self.left < 0:
+            future = Future()
+            if self.left >= 0:
+                future.set_result(function(*arguments))
+            elif self.cancels:
+                future.cancel()
+            else:
                 raise BrokenExecutor("gone")
-            future = Future()
-            future.set_result(function(*arguments))
             return future
 
-    class Cancelled(Broken):
-        def submit(self, function, *arguments):
-            with contextlib.suppress(BrokenExecutor):
-                return super().submit(function, *arguments)
-            future = Future()
-            future.cancel()
-            future.set_running_or_notify_cancel()
-            return future
-
-    for kind in (Broken, Cancelled):
-        with kind() as executor, pytest.raises(BrokenExecutor, match="another run continues"):
-            run_sweep(small(), tmp_path / kind.__name__, executor=executor, progress=False)
-        assert len(bits(tmp_path / kind.__name__)) == 2
+    for name, cancels in (("broken", False), ("cancelled", True)):
+        with pytest.raises(BrokenExecutor, match="another run continues"):
+            run_sweep(small(), tmp_path / name, executor=Breaks(cancels), progress=False)
+        assert len(bits(tmp_path / name)) == 2
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
     with pytest.raises(BrokenExecutor, match="after shutdown"):
@@ -197,17 +189,14 @@ def test_two_runs_do_not_mix(undisturbed, tmp_path):
     # Reading in the writer's process does not give its lock away.
     with SweepFile(path, slow()):
         assert sweep_status(path).done == 10
-        process = started(try_to_write, path)
-        process.join()
+        started(try_to_run, slow(), path).join()
     assert "in use by another run" in Path(f"{path}.error").read_text()
 
 
 def test_a_full_disk_is_a_sentence(tmp_path):
-    path = tmp_path / "a"
-    process = started(run_into_a_full_disk, path, 200_000)
-    process.join()
+    path, sweep = tmp_path / "a", small(samples=800, block=100)
+    started(try_to_run, sweep, path, 200_000).join()
     assert "cannot be written" in Path(f"{path}.error").read_text()
-    sweep = small(samples=800, block=100)
     assert run_sweep(sweep, path, progress=False).finished == 32
     run_sweep(sweep, tmp_path / "b", progress=False)
     assert bits(path) == bits(tmp_path / "b")

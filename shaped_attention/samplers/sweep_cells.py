@@ -112,15 +112,13 @@ class CellOfLayer:
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:
         """Run the sampler."""
         settings |= {"times": self.times(sampler, fractions), "radius": self.radius}
+        settings |= {"progress": False}
         if sampler == "sde":
-            return integrate_sde(
-                self.layer, self.v0, horizon=self.horizon, step=self.step, progress=False,
-                **settings,
-            )  # fmt: skip
+            settings |= {"horizon": self.horizon, "step": self.step}
+            return integrate_sde(self.layer, self.v0, **settings)
+        settings |= {"width": self.width, "depth": self.depth}
         simulate = simulate_chain if sampler == "chain" else simulate_network
-        return simulate(
-            self.layer, self.v0, width=self.width, depth=self.depth, progress=False, **settings
-        )
+        return simulate(self.layer, self.v0, **settings)
 
 
 def _argument(name: str, value: Any) -> Any:

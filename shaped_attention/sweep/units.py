@@ -77,7 +77,7 @@ def _records(task: Task, result: xr.Dataset) -> NDArray[np.void]:
     for k, name in enumerate(task.observables):
         records["values"][:, :, k] = computed[name].reshape(v.shape[:2])
     records["stopping_time"] = stopping_times(result)
-    if "V" in task.record.names:
+    if "V" in (task.record.names or ()):
         records["V"] = v
     return records
 
