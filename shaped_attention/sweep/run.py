@@ -245,7 +245,7 @@ class Loop:
         return None
 
     def _run_again(self, died: list[Unit]) -> None:
-        """Run units again, one at a time: one of them has killed its worker, and the others."""
+        """Run units alone whose workers died together: one of them has killed its own."""
         _log.warning("a worker process died; the processes are replaced")
         died += [unit for future in list(self.running) if (unit := self._take(future))]
         assert isinstance(self.executor, Processes)
