@@ -70,14 +70,14 @@ def _axis(given: Any) -> Any:
     """Return the values of an axis, given as such or as a table `linspace` or `logspace`."""
     if not isinstance(given, Mapping):
         return given
-    kind, ends = next(iter(given.items()), (None, None))
+    kind = next(iter(given), None)
     if len(given) != 1 or kind not in _SPACES:
         near = suggestion(kind, _SPACES)
         lists = "a list, {linspace = [first, last, number]} or {logspace = [...]}"
         raise _needed(f"{lists} ({near})" if near else lists)
     space, check_end = _SPACES[kind]
     try:
-        first, last, number = ends
+        first, last, number = given[kind]
         check_range("the number of values", number, 1, MOST_CELLS)
         check_end("the first", first)
         check_end("the last", last)
