@@ -12,7 +12,9 @@ from shaped_attention.sweep import Sweep, SweepFaultsError, read_sweep
 from shaped_attention.sweep.data import decode, record_of
 from shaped_attention.sweep.specification import Unit
 from shaped_attention.sweep.units import draw, task_of
-from tests.sweep_examples import FIXED, TOML, Faulty, faulty, small
+from tests.sweep_examples import TOML, Faulty, faulty, small
+
+GRID = {"width": 20, "depth": 4, "step": 0.05}
 
 
 def test_a_file_is_the_sweep_of_its_entries(tmp_path):
@@ -23,8 +25,8 @@ def test_a_file_is_the_sweep_of_its_entries(tmp_path):
 
 def test_all_faults_are_listed_at_once_with_the_first_cell():
     with pytest.raises(SweepFaultsError) as caught:
-        Sweep({"tokens": 2}, samples=0, blok=3)
-    assert len(caught.value.faults) == 2
+        Sweep({"layer": lambda: None}, samples=0, blok=3)
+    assert len(caught.value.faults) == 3
     assert "did you mean 'block'?" in str(caught.value)
     with pytest.raises(SweepFaultsError) as caught:
         small({"gamma": [0.5, 1.5, 2.5], "tau0": [1.0, -1.0]})
@@ -50,7 +52,7 @@ def test_all_faults_are_listed_at_once_with_the_first_cell():
         ({"fractions": [0.5, 0.25]}, "increasing numbers"),
         ({"fractions": [0.3]}, "not a whole number of steps"),
         ({"observables": ["rho[0,2]"]}, "not among those of all cells"),
-        ({"axes": {"tokens": [2, 3]}, "keep": "V"}, "no common V"),
+        ({"fixed": GRID, "axes": {"gamma": [0.5], "tokens": [2, 3]}, "keep": "V"}, "no common V"),
         ({"keep": "os:system"}, "keep must be 'observables' or 'V'"),
         ({"seed": -1}, "seed must be greater than or equal to 0"),
         ({"seconds": 0.0}, "seconds must be greater than 0"),
@@ -62,9 +64,6 @@ def test_all_faults_are_listed_at_once_with_the_first_cell():
     ],
 )
 def test_each_fault_is_a_sentence(entries, words):
-    if "tokens" in entries.get("axes", {}):
-        entries = entries | {"fixed": {k: v for k, v in FIXED.items() if k != "tokens"}}
-        entries["axes"] = {"gamma": [0.5], **entries["axes"]}
     with pytest.raises(SweepFaultsError, match="fault") as caught:
         small(**entries)
     assert words in str(caught.value)
@@ -72,11 +71,8 @@ def test_each_fault_is_a_sentence(entries, words):
 
 def test_a_module_is_imported_by_a_toml_file_alone(tmp_path):
     path = tmp_path / "grid.toml"
-    path.write_text(
-        TOML.replace('"attention"', '"tests.sweep_examples:faulty"').replace(
-            '["chain", "sde"]', '["network"]'
-        )
-    )
+    text = TOML.replace('"attention"', '"tests.sweep_examples:faulty"')
+    path.write_text(text.replace('["chain", "sde"]', '["network"]'))
     sweep = read_sweep(path)
     assert sweep.functions() == {"tests.sweep_examples:faulty": faulty}
     again = Sweep.from_json(sweep.to_json())

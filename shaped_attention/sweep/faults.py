@@ -21,10 +21,7 @@ _RESERVED = {
 def checked(sweep: Sweep) -> tuple[int, tuple[str, ...]]:
     """Return the number of tokens of all cells, 0 if it differs, and the observables to keep.
 
-    Raises
-    ------
-    SweepFaultsError
-        If the sweep has faults, with a sentence for each.
+    If the sweep has faults, SweepFaultsError is raised with a sentence for each.
     """
     sizes = set[int]()
     if faults := _faults_of_entries(sweep) or _faults_of_cells(sweep, sizes):

@@ -60,13 +60,9 @@ class SweepFileError(ValueError):
 class SweepFile:
     """A file of a sweep, open for reading or, with a `sweep`, for the one writer.
 
-    Any number of readers may read while the writer runs.
-
-    Raises
-    ------
-    SweepFileError
-        If the file is missing, damaged, of another kind or in use by another writer, or holds a
-        sweep that does not grow into this one.
+    Any number of readers may read while the writer runs. SweepFileError is raised if the file is
+    missing, damaged, of another kind or in use by another writer, or holds a sweep that does not
+    grow into this one.
     """
 
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:

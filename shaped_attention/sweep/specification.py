@@ -20,6 +20,7 @@ from pydantic import (
     PrivateAttr,
     ValidationError,
     field_serializer,
+    field_validator,
     model_validator,
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -167,13 +168,18 @@ class Sweep(BaseModel):
         if isinstance(fixed, Mapping) and fixed.get("layer") in ("model", "sphere"):
             entries.setdefault("samplers", fixed["layer"])
         try:
-            super().__init__(**each(_plain, {"fixed": fixed, "axes": axes or {}, **entries}))
+            super().__init__(fixed=fixed, axes=axes or {}, **entries)
             self._read_configurations()
         except ValidationError as error:
             raise SweepFaultsError(list(map(_sentence, error.errors()))) from None
         except (ValueError, OSError) as error:
             raise SweepFaultsError([str(error)]) from None
         self.check()
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _without_arrays(cls, value: Any) -> Any:
+        return each(_plain, value)
 
     @field_serializer("fixed", "axes")
     def _with_names(self, value: dict[str, Any]) -> Any:
@@ -279,12 +285,9 @@ class Sweep(BaseModel):
     def units(self) -> Iterator[Unit]:
         """Yield all units, early blocks of all cells first."""
         for block in range(self.blocks):
+            samples = min(self.block, self.samples - block * self.block)
             for index, sampler in product(self.indices(), self.samplers):
-                yield self.unit(sampler, index, block)
-
-    def unit(self, sampler: str, index: tuple[int, ...], block: int) -> Unit:
-        """Return a unit; the last block has the remaining samples."""
-        return Unit(sampler, index, block, min(self.block, self.samples - block * self.block))
+                yield Unit(sampler, index, block, samples)
 
     def unit_seed(self, unit: Unit) -> int:
         """Return the seed of a unit, from the sweep's seed, the cell's values and the block.
@@ -309,17 +312,14 @@ class Sweep(BaseModel):
 
     def to_json(self) -> str:
         """Return the text that a file holds."""
-        own = {"format": FORMAT, "tokens": self.tokens}
-        return json.dumps(self.model_dump(mode="json") | own)
+        entries = self.model_dump(mode="json")
+        return json.dumps(entries | {"format": FORMAT, "tokens": self.tokens})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the sweep of a file; no cell is made, so that nothing it names is looked at.
+        """Return the sweep of a file, or raise ValueError if `to_json` does not write such a text.
 
-        Raises
-        ------
-        ValueError
-            If the text is not one that `to_json` writes.
+        No cell is made, so that nothing that the file names is looked at.
         """
         try:
             entries = json.loads(text)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -22,8 +22,6 @@ from shaped_attention.numerics.result_axis import axis_of, stopping_times
 from shaped_attention.sweep.cells import Cell
 from shaped_attention.sweep.data import Drawn, encode, record_of
 from shaped_attention.sweep.specification import Sweep, Unit
-
-T = TypeVar("T")
 
 _FEW = 64
 """Samples from which `estimate` estimates."""
@@ -107,9 +105,9 @@ class Here(Executor):
 
     _max_workers = 1
 
-    def submit(self, function: Callable[..., T], /, *values: Any, **named: Any) -> Future[T]:
+    def submit(self, function: Callable[..., Any], /, *values: Any, **named: Any) -> Future[Any]:
         """Return the future of a call that has ended."""
-        future = Future[T]()
+        future = Future[Any]()
         future.set_result(function(*values, **named))
         return future
 
@@ -117,10 +115,7 @@ class Here(Executor):
 class Processes(Executor):
     """Local processes with one thread each, or with one device each, which can be replaced.
 
-    Raises
-    ------
-    BrokenExecutor
-        If no process starts.
+    BrokenExecutor is raised if no process starts.
     """
 
     def __init__(self, workers: int, devices: Sequence[str] = ()) -> None:
@@ -140,7 +135,7 @@ class Processes(Executor):
                 'no process starts; a script needs `if __name__ == "__main__":` around its calls'
             ) from None
 
-    def submit(self, function: Callable[..., T], /, *values: Any, **named: Any) -> Future[T]:
+    def submit(self, function: Callable[..., Any], /, *values: Any, **named: Any) -> Future[Any]:
         """Run a function in one of the processes."""
         return self._pool.submit(function, *values, **named)
 
