@@ -254,7 +254,7 @@ def test_diffusion_from_one_layer_of_real_weights(name):
     """n Cov V' within 5 standard errors, extrapolated from n and 2 n; 1.2 times it is not."""
     layer, samples = ONE_LAYER[name][0], 20_000
     moments = []
-    for n in (24, 48):
+    for n in (12, 24):
         result = simulate_network(layer, V0, width=n, depth=1, samples=samples, seed=n)
         x = vech(result.V.values[-1])
         x = x - x.mean(0)
