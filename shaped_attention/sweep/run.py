@@ -207,9 +207,11 @@ class Loop:
                 if len(self.ready) >= _MOST_READY or waited > _LONGEST_WAIT:
                     self._write()
         finally:
-            for future in filter(_came_back, list(self.running)):
-                self._take(future)
-            self._write()
+            try:
+                for future in filter(_came_back, list(self.running)):
+                    self._take(future)
+            finally:
+                self._write()
 
     def _late(self) -> bool:
         return self.deadline is not None and time.monotonic() > self.deadline
