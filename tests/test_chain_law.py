@@ -59,7 +59,7 @@ def test_chain_has_the_law_of_networks(name, tokens, network):
     At this size KS sees a shift of 0.11 standard deviations of an observable half of the time.
     """
     reference = network(name, LAYERS[name], tokens, 16, 3000)
-    assert same_law(reference, chain(LAYERS[name], tokens, 16, 30_000))
+    assert same_law(reference, chain(LAYERS[name], tokens, 16, 15_000))
 
 
 @pytest.mark.validation
@@ -111,7 +111,7 @@ MEMBERS = {
 def test_members_and_edges_of_the_family(name, network):
     layer, tokens, width = MEMBERS[name]
     reference = network(name, layer, tokens, width, 3000)
-    assert same_law(reference, chain(layer, tokens, width, 30_000))
+    assert same_law(reference, chain(layer, tokens, width, 15_000))
 
 
 class WrongDegreesOfFreedom(ShapedAttention):
@@ -165,7 +165,7 @@ def test_wrong_chains_are_rejected(wrong, layer, tokens, network):
     """Negative controls: the same test, at the same sizes, rejects each of these."""
     name = repr(layer)
     reference = network(name, layer, tokens, 16, 3000)
-    assert not same_law(reference, chain(wrong, tokens, 16, 30_000))
+    assert not same_law(reference, chain(wrong, tokens, 16, 15_000))
 
 
 @pytest.mark.parametrize("block", [sa.ShapedAttention, sa.ShapedMLP])

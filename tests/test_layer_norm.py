@@ -92,7 +92,7 @@ def test_the_chain_has_the_law_of_networks(name):
 
     KS sees a shift of 0.06 standard deviations of an observable half of the time.
     """
-    assert same_law(networks(name), law_of(sa.simulate_chain, name, samples=30_000, seed=2))
+    assert same_law(networks(name), law_of(sa.simulate_chain, name, samples=20_000, seed=2))
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class _OneMore(Numbers):
 def test_wrong_chains_are_rejected(name, wrong):
     """Negative controls: means, degrees of freedom, a norm left out, RMS in its place."""
     assert not same_law(
-        networks(name), law_of(sa.simulate_chain, name, wrong, samples=30_000, seed=2)
+        networks(name), law_of(sa.simulate_chain, name, wrong, samples=20_000, seed=2)
     )
 
 
