@@ -99,7 +99,8 @@ def compare(
     xr.Dataset
         Along ``observable``: ``ks``, ``wasserstein`` and ``energy``, each with ``_low`` and
         ``_high``; ``wasserstein_null`` and ``energy_null``, the levels below which the distances of
-        equal laws stay with probability `confidence`; ``p_value`` of the KS test, not corrected;
+        equal laws stay with probability `confidence`; ``p_value`` of the KS test, not corrected
+        for multiplicity;
         the median, 5 % and 95 % quantiles of both results; and ``resolved``. The tests are those of
         the observables that vary at all and, if some paths have stopped, Fisher's exact test of the
         fractions stopped, which also resolves the stopping time: ties hide rare stops from the KS

@@ -69,7 +69,8 @@ def explosion_probability(
     ------
     ValueError
         If the result has no `largest_speed`, the radius is too small, too few paths reached it at a
-        high speed, `confidence` is outside its range, or `layer` is missing or another one.
+        high speed, `confidence` is outside its range, or `layer` is missing or differs from that
+        of the result.
     """
     if not isinstance(result, xr.Dataset) or "largest_speed" not in result:
         raise argument_error("result", "a result of integrate_sde with method='clock'", result)

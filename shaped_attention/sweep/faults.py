@@ -43,7 +43,7 @@ def checked(sweep: Sweep) -> tuple[int, tuple[str, ...]]:
 
 
 def _faults_of_entries(sweep: Sweep) -> list[str]:
-    """Return the faults that no cell is needed to find."""
+    """Return the faults that can be found without making a cell."""
     faults, known = [], set[str]()
     if sweep.device != "cpu":  # any other name needs torch, whose import takes seconds
         try:

@@ -79,6 +79,9 @@ class SweepFile:
                 self._db.execute("PRAGMA cell_size_check = on")
                 self._db.execute("PRAGMA synchronous = full")
                 if self._db.execute("PRAGMA journal_mode").fetchone() != ("delete",):
+                    self._db.close()
+                    for made in self._beside("-wal", "-shm"):  # by SQLite, to read it
+                        made.unlink(missing_ok=True)
                     raise SweepFileError(f"{path} is not the file of a sweep: its journal is other")
                 if sweep is None:
                     self._check_schema()
@@ -208,10 +211,14 @@ class SweepFile:
         there = path.is_file() or (self._writes and not path.exists())
         if path.is_symlink() or not there:
             raise SweepFileError(f"{path} is not a file")
-        ahead, journal = (path.with_name(path.name + end) for end in ("-wal", "-journal"))
-        for other in (ahead, journal):
+        *ahead, journal = self._beside("-wal", "-shm", "-journal")
+        for other in (*ahead, journal):
             if os.path.lexists(other) and not (other == journal and _of_a_run(journal)):
                 raise SweepFileError(f"{other} is not a journal that a run has left; remove it")
+
+    def _beside(self, *ends: str) -> list[Path]:
+        """Return the paths of files beside this one."""
+        return [self.path.with_name(self.path.name + end) for end in ends]
 
     @contextmanager
     def _reported(self) -> Iterator[None]:

@@ -47,7 +47,7 @@ class BlockReport:
     """Result of `check_block`; printing it prints the table."""
 
     table: tuple[Check, ...]
-    """The checks."""
+    """All checks, in the order in which they ran."""
 
     @property
     def ok(self) -> bool:
