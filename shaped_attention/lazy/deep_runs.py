@@ -100,7 +100,8 @@ def _programs(
     spec: Specification, width: int, depth: int, gradients: int, measure: Measure
 ) -> LayerPrograms | None:
     """Return compiled programs of the layers; None if torch runs them."""
-    if not spec.compiled_device or spec.samples * depth < _FEWEST_LAYERS:
+    compiled = spec.compiled_device and spec.precision == "float64"
+    if not compiled or spec.samples * depth < _FEWEST_LAYERS:
         return None
     try:
         return LayerPrograms(spec, width, depth, gradients, measure)

@@ -17,20 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.graph import Graph, Matrix, Node, needed
-from shaped_attention.numerics.jit import LANES
-from shaped_attention.numerics.operations.hidden import COLUMNS, hidden_grams
+from shaped_attention.numerics.graph import Node, needed
+from shaped_attention.numerics.operations.hidden import COLUMNS, HiddenUnits, scalars_inside
 from shaped_attention.numerics.operations.random import draw
 from shaped_attention.numerics.operations.registry import OPERATIONS
-from shaped_attention.numerics.operations.stacks import (
-    Memory,
-    Place,
-    Step,
-    is_large,
-    row_of,
-    table_of,
-)  # fmt: skip
-from shaped_attention.numerics.program import Program, assemble
+from shaped_attention.numerics.operations.stacks import Memory, Place, Step, is_large
+from shaped_attention.numerics.moves import table_of
+from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Depths
 from shaped_attention.numerics.threads import ALONE, Team
 from shaped_attention.numerics.threefry import path_words
@@ -44,6 +37,8 @@ _STACK_ENTRIES = 2**13
 _LARGEST_PARTS = 16
 _FEWEST_NUMBERS = 2**15
 """Random numbers of a part for few tokens, which take ten times as long as a call."""
+_UNITS = 64
+"""Hidden units of a part are a multiple of this number."""
 _PART_ENTRIES = 2**24
 """Entries of all partial sums of a Gram matrix together."""
 _FEWEST_ENTRIES = 2**18
@@ -78,21 +73,24 @@ class Plan:
         pinned = {*self.results, *self.inputs, *self.constants}
         self.normals = 0
         self.steps: list[Step] = []
+        units: dict[int, HiddenUnits] = {}
         for k, node in enumerate(nodes):
             if node.kind in ("input", "constant"):
                 continue
             inputs = tuple(place[id(x)] for x in node.inputs)
             ends = {x for x in inputs if last[x] == k} - pinned
             address = None if node.address is None else key(node.address)
-            inside: Plan | _Activation | None = None
+            inside: Plan | HiddenUnits | None = None
             if node.inside is not None and is_large(node.shape[0]):
                 graph, result = node.inside
                 inside = Plan(needed([result], graph.nodes), [result], key, depths)
             elif node.inside is not None:
-                inside = _Activation(node.inside, depths)
+                if id(node.inside) not in units:
+                    units[id(node.inside)] = HiddenUnits(node)
+                inside = units[id(node.inside)]
             self.steps.append(
                 Step(
-                    node, inputs, k, tuple(ends), table_of(node.scalars, depths), address,
+                    node, inputs, k, tuple(ends), table_of([*node.scalars, *scalars_inside(node)], depths), address,
                     self.normals, inside,
                 )
             )  # fmt: skip
@@ -183,26 +181,6 @@ class Plan:
         return self._values(values, place, hidden[0].shape[1:], {})[result]
 
 
-class _Activation:
-    """The program of an activation, for few tokens."""
-
-    def __init__(self, inside: tuple[Graph, Node], depths: Depths) -> None:
-        graph, result = inside
-        arguments = [Matrix(graph, x) for x in graph.nodes if x.kind == "input"]
-        self._program = assemble(graph, arguments, [Matrix(graph, result)])
-        self._table = table_of(self._program.scalars or [0.0], depths)
-        self._arguments = np.array([start for start, _ in self._program.inputs])
-
-    def write_gram(self, step: Step, place: Place, factors: Array, out: Array) -> None:
-        """Write the lower half of the sum over the hidden units of a part, for each path."""
-        program, numbers = self._program, row_of(self._table, place.row)
-        slot, first, last, _ = step.node.integers
-        hidden_grams(
-            program.code, numbers, program.rows, self._arguments, program.outputs[0][0], factors,
-            step.node.inputs[0].lower, step.key, place.paths, slot, first, last, out,
-        )  # fmt: skip
-
-
 def _in_parts(nodes: Sequence[Node], results: Sequence[Node]) -> tuple[list[Node], list[Node]]:
     """Return operations, in order, that give the same results in parts."""
     new: dict[int, Node] = {}
@@ -230,7 +208,7 @@ def _hidden_parts(node: Node) -> list[Node]:
     if is_large(tokens):
         units, most = COLUMNS, _PART_ENTRIES // tokens**2
     else:
-        units, most = LANES, count * copies * columns // _FEWEST_NUMBERS
+        units, most = _UNITS, count * copies * columns // _FEWEST_NUMBERS
     blocks = -(-count // units)
     parts = max(1, min(_LARGEST_PARTS, blocks, most))
     ends = [min(count, blocks * k // parts * units) for k in range(parts + 1)]

@@ -7,13 +7,10 @@ between it and 1.5 times it. The result is in the memory of the host.
 
 from __future__ import annotations
 
-import numpy as np
-
 from shaped_attention.libraries import torch
 from shaped_attention.memory_sizes import check_fits, shown_bytes
 from shaped_attention.numerics.named_numbers import HIDDEN_AT_A_TIME
-from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations.registry import code_of
+from shaped_attention.numerics.program import Layout
 from shaped_attention.numerics.threads import thread_count
 from shaped_attention.samplers.specification import MEMORY_BUDGET, Specification
 from shaped_attention.samplers.task import Task
@@ -124,11 +121,13 @@ def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:
         return float(itemsize * _UNTRACED * square * task.groups)
     most = 0.0
     for program in task.programs:
-        columns = np.maximum(program.code[:, at.COLUMNS], program.code[:, at.OUT_COLUMNS])
-        widest = int((program.code[:, at.ROWS] * columns).max())
-        most = max(most, itemsize * max(2.2 * program.rows, 4.8 * widest))
-        for line in program.code[program.code[:, at.OP] == code_of("activated_gram")]:
-            units, copies = min(HIDDEN_AT_A_TIME, int(line[at.COUNT])), int(line[at.COPIES])
+        widest = max(rows * columns for rows, columns in (node.shape for node in program.nodes))
+        most = max(most, itemsize * max(2.2 * Layout(program).rows, 4.8 * widest))
+        for node in program.nodes:
+            if node.kind != "activated_gram":
+                continue
+            _, count, copies = node.integers
+            units = min(HIDDEN_AT_A_TIME, count)
             # The numbers are made of integers with eight bytes, whatever their precision is.
             drawn = (32 * copies + 3 * itemsize - 6) * units * task.tokens
             most = max(most, drawn + 2.0 * itemsize * square)

@@ -8,8 +8,8 @@ The random numbers of a step have the address (number of the path, steps that it
 path depends neither on those beside it nor on how far they are.
 
 `Paths` owns times and which paths move, and a stepper gives the states. With torch and library
-routines `Paths` also stops paths at an overflow and at the radius. Compiled code on tiles takes
-many steps in a call, and applies both rules after each (`numerics.tiles`, `numerics.clock_tiles`).
+routines `Paths` also stops paths at an overflow and at the radius. Compiled code takes many steps
+in a call, and applies both rules after each (`numerics.moves`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from shaped_attention.derived.state import State, covariance
-from shaped_attention.numerics.tiles import MODERATE_FACTOR
+from shaped_attention.numerics.moves import MODERATE_FACTOR
 from shaped_attention.samplers.steppers import (
     NEAR,
     SHIFT,

@@ -32,7 +32,7 @@ from shaped_attention.derived.state import State, factor_columns
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.named_numbers import TracedNumbers
-from shaped_attention.numerics.operations.stacks import table_of
+from shaped_attention.numerics.moves import table_of
 from shaped_attention.numerics.primitives import (
     M,
     Numbers,
@@ -319,7 +319,9 @@ def check_coefficients(pattern: Sequence[Sequence[Block]], tokens: int, steps: i
             with np.errstate(all="ignore"):
                 every = np.isfinite(table_of(program.scalars, depths)).all(axis=1)
             finite = np.broadcast_to(every, depths.shape)
-            constants = all(np.isfinite(entries).all() for _, entries in program.constants)
+            constants = all(
+                np.isfinite(node.data).all() for node in program.nodes if node.data is not None
+            )
             if not (finite.all() and constants):
                 where = f" at relative depth {depths[~finite][0]:.6g}" if constants else ""
                 raise FloatingPointError(

@@ -25,8 +25,8 @@ from shaped_attention.blocks.parameters import Parameters, at_depth, scheduled
 from shaped_attention.derived.state import factor_columns
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
+from shaped_attention.numerics.moves import Mover
 from shaped_attention.numerics.program import Program
-from shaped_attention.numerics.tile_interpreter import Packed
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steps import traced_chain, traced_limit
 
@@ -64,6 +64,8 @@ class Task:
         runs such a task.
     weights
         Whether a step of the chain also gives the attention weights of the layer's first block.
+    dtype
+        Type of the numbers of compiled code.
     """
 
     pattern: tuple[tuple[Block, ...], ...]
@@ -77,6 +79,7 @@ class Task:
     method: str = "direct"
     overrides: Sequence[Sequence[Overrides]] = ()
     weights: bool = False
+    dtype: str = "float64"
 
     def parameters(self, step: int, layer: int) -> list[Parameters]:
         """Return the parameters of the blocks of a layer of the pattern, for torch."""
@@ -128,14 +131,14 @@ class Task:
         return np.arange(self.steps, dtype=np.float64) / self.steps
 
     @cached_property
-    def compiled(self) -> Packed:
-        """Programs of the tile executor."""
-        return Packed.of(self.programs, self.keys.key, self.depths, self.groups)
+    def compiled(self) -> Mover:
+        """Code of the steps."""
+        return Mover(self.programs, self.keys.key, self.depths, self.dtype, self.groups)
 
     @cached_property
-    def compiled_clock(self) -> Packed:
-        """Programs of the clock for the tile executor."""
-        return Packed.of(self.clock_programs, self.keys.key, self.depths, 1)
+    def compiled_clock(self) -> Mover:
+        """Code of the clock."""
+        return Mover(self.clock_programs, self.keys.key, self.depths, self.dtype)
 
     @cached_property
     def clock_plans(self) -> ByClock[Plan]:
@@ -172,6 +175,8 @@ def task_of(spec: Specification, stream: str, width: int | None, method: str = "
         radius=spec.radius,
         keys=Keys(spec.seed, stream),
         method=method,
+        # Near an explosion products of entries overflow in single precision.
+        dtype="float64" if method == "clock" else spec.precision,
     )
 
 

@@ -30,11 +30,9 @@ from shaped_attention.lazy.joining import stacked
 from shaped_attention.lazy.networks import residual_space, start_of
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source, number_key
-from shaped_attention.numerics.jit import LANES, STRIDE
+from shaped_attention.numerics.moves import Mover
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.threads import thread_count
-from shaped_attention.numerics.tile_interpreter import Packed
-from shaped_attention.numerics.tiles import apply
 from shaped_attention.samplers.specification import Specification
 
 Array = NDArray[np.float64]
@@ -60,7 +58,7 @@ class LayerProgram:
     Attributes
     ----------
     forward, back
-        Places of the programs in the packed ones.
+        Places of the programs in the code of all.
     entering, leaving
         Shapes of the coordinates of the tokens, for each part of the space.
     above, below
@@ -83,7 +81,7 @@ class LayerPrograms:
 
     Attributes
     ----------
-    packed
+    code
         All programs.
     entries
         Numbers that a sample keeps, with copies in another order.
@@ -106,16 +104,16 @@ class LayerPrograms:
             if below.leaving != here.entering or here.below != below.above:
                 raise RecordingError("a layer whose sizes are not those of the next one")
         depths = np.arange(depth) / depth
-        self.packed = Packed.of(self._programs, partial(number_key, spec.seed), depths, 1)
+        self.code = Mover(self._programs, partial(number_key, spec.seed), depths)
         self.entries = 2 * sum(
             size_of([*x.leaving, *x.measures.values()]) for x in map(self.of, range(depth))
         )
-        if self.packed.rows > _MOST_ROWS:
+        rows, lanes = self.code.rows, self.code.lanes
+        if rows > _MOST_ROWS:
             raise RecordingError("matrices as large as these")
-        # Samples move in whole tiles.
-        buffers = self.packed.rows * STRIDE * thread_count("cpu")
-        if 8.0 * (buffers + LANES * self.entries) > spec.memory:
-            raise RecordingError("tiles that do not fit into the memory allowed")
+        # Samples move in whole vectors.
+        if 8.0 * lanes * (rows * thread_count("cpu") + self.entries) > spec.memory:
+            raise RecordingError("vectors of samples that do not fit into the memory allowed")
         for number in range(len(self._layers)):
             self._check(number)
 
@@ -204,20 +202,21 @@ class LayerPrograms:
         passed = self._passed(number, source, values)
         above = self._gradients(passed, number)
         below, measured = self._back(passed, values, above)
-        _compare(self.packed, layer.forward, number, values, passed.border.values)
-        _compare(self.packed, layer.back, number, [*values, *above], [*below, *measured.values()])
+        _compare(self.code, layer.forward, number, values, passed.border.values)
+        _compare(self.code, layer.back, number, [*values, *above], [*below, *measured.values()])
 
 
 def _compare(
-    packed: Packed, which: int, number: int, inputs: Sequence[Tensor], results: Sequence[Tensor]
+    code: Mover, which: int, number: int, inputs: Sequence[Tensor], results: Sequence[Tensor]
 ) -> None:
     """Raise RecordingError unless a program gives these results, each to its own size."""
     shapes = _shapes(results)
-    out = np.empty((1, size_of(shapes), LANES))
-    apply(packed, which, tiled([x.detach().numpy() for x in inputs]), _SAMPLES, number, out)
+    states = in_vectors([x.detach().numpy() for x in inputs], code.lanes)
+    out = np.empty((len(states), size_of(shapes), code.lanes))
+    code.apply(which, states, _SAMPLES, number, out)
     expected = [x.detach().numpy() for x in results]
     largest = max((np.abs(x).max() for x in expected), default=0.0)
-    for value, other in zip(untiled(out, shapes, _SAMPLES), expected, strict=True):
+    for value, other in zip(apart(out, shapes, _SAMPLES), expected, strict=True):
         # What is 0 in exact arithmetic has only rounding.
         size = max(np.abs(other).max(), _ROUNDING * largest)
         worst = np.abs(value - other).max() / size if size else 0.0
@@ -225,18 +224,18 @@ def _compare(
             raise RecordingError(f"compiled code that differs by {worst:.1e} from torch")
 
 
-def tiled(parts: Sequence[Array]) -> Array:
-    """Return parts (B, ...) as one array (tiles, entries of all parts, LANES)."""
+def in_vectors(parts: Sequence[Array], lanes: int) -> Array:
+    """Return parts (B, ...) as one array (vectors, entries of all parts, lanes)."""
     flat = np.concatenate([x.reshape(len(x), -1) for x in parts], axis=1)
-    count = -(-len(flat) // LANES) * LANES
+    count = -(-len(flat) // lanes) * lanes
     # The last tile is filled up with copies of the last sample.
     whole = flat[np.minimum(np.arange(count), len(flat) - 1)]
-    result: Array = np.ascontiguousarray(whole.reshape(-1, LANES, flat.shape[1]).swapaxes(1, 2))
+    result: Array = np.ascontiguousarray(whole.reshape(-1, lanes, flat.shape[1]).swapaxes(1, 2))
     return result
 
 
-def untiled(state: Array, shapes: Sequence[Shape], count: int) -> list[Array]:
-    """Return parts (B, ...) of an array (tiles, entries of all parts, LANES)."""
+def apart(state: Array, shapes: Sequence[Shape], count: int) -> list[Array]:
+    """Return parts (B, ...) of an array (vectors, entries of all parts, lanes)."""
     if not shapes:
         return []
     flat = state.swapaxes(1, 2).reshape(-1, state.shape[1])[:count]

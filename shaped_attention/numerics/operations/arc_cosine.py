@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from shaped_attention.compiler import functions
+from shaped_attention.compiler.text import Emitter, Int, Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.jit import LANES, kernel, scalar
-from shaped_attention.numerics.operations import registry as at
+from shaped_attention.numerics.jit import kernel, scalar
 from shaped_attention.numerics.operations.entrywise import leaky, sign, sqrt
 from shaped_attention.numerics.operations.parts import diagonal
-from shaped_attention.numerics.operations.registry import M, check_square, operation, primitive
+from shaped_attention.numerics.operations.registry import (
+    Here,
+    M,
+    check_square,
+    operation,
+    primitive,
+)
 from shaped_attention.numerics.operations.stacks import mirror, plain
 from shaped_attention.numerics.vectormath import arccos
 
@@ -72,18 +79,29 @@ def _value(a, b, c):  # type: ignore[no-untyped-def]
     return scale * (math.sqrt(1.0 - r * r) + r * (math.pi - arccos(r)))
 
 
-@kernel
-def _tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    out, a, rows = line[at.OUT], line[at.A], line[at.ROWS]
-    for i in range(rows):
-        for p in range(LANES):
-            buf[out + i * rows + i, p] = math.pi * buf[a + i * rows + i, p]
-        for j in range(i):
-            x, y, z = a + i * rows + i, a + j * rows + j, a + i * rows + j
-            for p in range(LANES):
-                value = _value(buf[x, p], buf[y, p], buf[z, p])
-                buf[out + i * rows + j, p] = value
-                buf[out + j * rows + i, p] = value
+def _emitted(e: Emitter, a: Real, b: Real, c: Real) -> Real:
+    scale = e.fmul(e.sqrt(a), e.sqrt(b))
+    some = e.compare("une", scale, 0.0)
+    r = e.select(some, e.fdiv(c, scale), 0.0)
+    r = e.select(e.compare("ogt", r, 1.0), 1.0, r)
+    r = e.select(e.compare("olt", r, -1.0), -1.0, r)
+    angle = e.fmul(r, e.fsub(math.pi, functions.arccos(e, r)))
+    return e.fmul(scale, e.fadd(e.sqrt(e.fsub(1.0, e.fmul(r, r))), angle))
+
+
+def _emit(e: Emitter, here: Here) -> None:
+    (v,), out = here.inputs, here.out
+
+    def row(i: Int, _: object) -> None:
+        def entry(j: Int, _: object) -> None:
+            x = _emitted(e, v.load(e, i, i), v.load(e, j, j), v.load(e, i, j))
+            out.store(e, x, i, j)
+            out.store(e, x, j, i)
+
+        e.loop(0, i, 1, entry, may_be_empty=True)
+        out.store(e, e.fmul(math.pi, v.load(e, i, i)), i, i)
+
+    e.loop(0, here.node.shape[0], 1, row)
 
 
 @kernel
@@ -96,4 +114,4 @@ def _stacks(v, out):  # type: ignore[no-untyped-def]
     mirror(out)
 
 
-operation("arc_cosine", tile=_tile, blas=plain(_stacks), growth=1.0)
+operation("arc_cosine", emit=_emit, blas=plain(_stacks), growth=1.0)

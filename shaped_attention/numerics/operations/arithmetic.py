@@ -2,75 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.jit import LANES, kernel, scalar
-from shaped_attention.numerics.operations import registry as at
+from shaped_attention.compiler.text import Emitter, Real
+from shaped_attention.numerics.jit import kernel
 from shaped_attention.numerics.operations.registry import operation
 from shaped_attention.numerics.operations.stacks import Place, Step, plain
 
 Array = NDArray[np.float64]
 
 
-@scalar
-def _combine(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Write s A + t B, where B may be a single row, column or entry."""
-    out, a, b, columns = line[at.OUT], line[at.A], line[at.B], line[at.COLUMNS]
-    out_columns, b_columns = line[at.OUT_COLUMNS], line[at.B_COLUMNS]
-    down, along = b_columns if line[at.B_ROWS] > 1 else 0, 1 if b_columns > 1 else 0
-    s, t = numbers[line[at.SCALAR]], numbers[line[at.SCALAR_2]]
-    for i in range(line[at.ROWS]):
-        for j in range(columns):
-            x, y, z = a + i * columns + j, b + i * down + j * along, out + i * out_columns + j
-            for p in range(LANES):
-                buf[z, p] = s * buf[x, p] + t * buf[y, p]
-
-
-@scalar
-def _times(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Write A B entry by entry, or A / B with the flag, where B may be a row, column or entry."""
-    out, a, b, columns = line[at.OUT], line[at.A], line[at.B], line[at.COLUMNS]
-    b_columns, dividing = line[at.B_COLUMNS], line[at.FLAG] > 0
-    down, along = b_columns if line[at.B_ROWS] > 1 else 0, 1 if b_columns > 1 else 0
-    for i in range(line[at.ROWS]):
-        for j in range(columns):
-            x, y, z = a + i * columns + j, b + i * down + j * along, out + i * columns + j
-            if dividing:
-                for p in range(LANES):
-                    buf[z, p] = buf[x, p] / buf[y, p]
-            else:
-                for p in range(LANES):
-                    buf[z, p] = buf[x, p] * buf[y, p]
-
-
-@kernel
-def place(buf, out, out_columns, a, a_columns, rows, columns, s):  # type: ignore[no-untyped-def]
-    """Write s times a part of A, whose rows have `a_columns` entries, into a part of the output."""
-    for i in range(rows):
-        for j in range(columns):
-            x, y = a + i * a_columns + j, out + i * out_columns + j
-            for p in range(LANES):
-                buf[y, p] = s * buf[x, p]
-
-
-@scalar
-def scaled(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Write s A."""
-    place(
-        buf, line[at.OUT], line[at.OUT_COLUMNS], line[at.A], line[at.A_COLUMNS], line[at.ROWS],
-        line[at.COLUMNS], numbers[line[at.SCALAR]],
-    )  # fmt: skip
-
-
-@scalar
-def _shift(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Write s A + t."""
-    out, a = line[at.OUT], line[at.A]
-    s, t = numbers[line[at.SCALAR]], numbers[line[at.SCALAR_2]]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            buf[out + i, p] = s * buf[a + i, p] + t
+def _combine(e: Emitter, scalars: Sequence[Real], x: Real, y: Real) -> Real:
+    s, t = scalars
+    return e.fma(t, y, e.fmul(s, x))
 
 
 @kernel
@@ -98,14 +45,17 @@ def _shift_stacks(step: Step, here: Place, out: Array, a: Array) -> None:
     out += t
 
 
-operation("combine", tile=_combine, blas=_combine_stacks, growth=max, entrywise=True, in_place=True)
-operation("times", tile=_times, blas=plain(np.multiply), growth=sum, entrywise=True)
+operation("combine", entry=_combine, blas=_combine_stacks, growth=max, in_place=True)
+operation("times", entry=lambda e, _, x, y: e.fmul(x, y), blas=plain(np.multiply), growth=sum)
 operation(
-    "over", tile=_times, blas=plain(np.divide), flag=1, entrywise=True,
+    "over", entry=lambda e, _, x, y: e.fdiv(x, y), blas=plain(np.divide),
     growth=lambda orders: orders[0] - orders[1],
 )  # fmt: skip
-operation("scale", tile=scaled, blas=_scale_stacks, growth=1.0, entrywise=True, in_place=True)
 operation(
-    "shift", tile=_shift, blas=_shift_stacks, entrywise=True,
+    "scale", entry=lambda e, scalars, x: e.fmul(scalars[0], x), blas=_scale_stacks, growth=1.0,
+    in_place=True,
+)  # fmt: skip
+operation(
+    "shift", entry=lambda e, scalars, x: e.fma(scalars[0], x, scalars[1]), blas=_shift_stacks,
     growth=lambda orders: max(orders[0], 0.0),
 )  # fmt: skip

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy import special
 
+from shaped_attention.compiler import functions
+from shaped_attention.compiler.text import Emitter, Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics import vectormath as vm
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.jit import LANES, kernel, scalar
-from shaped_attention.numerics.operations import registry as at
+from shaped_attention.numerics.jit import kernel
 from shaped_attention.numerics.operations.registry import (
     E,
     M,
@@ -99,76 +101,21 @@ def sign(x: M) -> M:
     return tensor(torch.sign(tensor(x)))
 
 
-# On tiles, and on the entries of stacks where NumPy would take several passes.
+def _sign(e: Emitter, scalars: Any, x: Real) -> Real:
+    negative = e.select(e.compare("olt", x, 0.0), -1.0, x)
+    return e.select(e.compare("ogt", x, 0.0), 1.0, negative)
 
 
-@scalar
-def _each(function, line, buf):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    x, y = line[at.A], line[at.OUT]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            buf[y + i, p] = function(buf[x + i, p])
+def _leaky(e: Emitter, scalars: Any, x: Real) -> Real:
+    return e.fmul(e.select(e.compare("ogt", x, 0.0), *scalars), x)
 
 
-@scalar
-def _inverse(x):  # type: ignore[no-untyped-def]
-    return 1.0 / x
+def _of(function: Callable[[Emitter, Real], Real]) -> Callable[..., Real]:
+    """Return the emission of a function without scalars."""
+    return lambda e, scalars, x: function(e, x)
 
 
-@scalar
-def _sign(x):  # type: ignore[no-untyped-def]
-    return 1.0 if x > 0.0 else -1.0 if x < 0.0 else x
-
-
-@kernel
-def _reciprocal_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    _each(_inverse, line, buf)
-
-
-@kernel
-def _sign_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    _each(_sign, line, buf)
-
-
-@kernel
-def _sqrt_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    _each(math.sqrt, line, buf)
-
-
-@kernel
-def _exp_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    _each(vm.whole_exp, line, buf)
-
-
-@kernel
-def _tanh_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    _each(vm.tanh, line, buf)
-
-
-@kernel
-def _normal_cdf_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    _each(vm.normal_cdf, line, buf)
-
-
-@kernel
-def _sigmoid_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    _each(vm.logistic, line, buf)
-
-
-@kernel
-def _softplus_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    _each(vm.softplus, line, buf)
-
-
-@kernel
-def _leaky_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    x, y = line[at.A], line[at.OUT]
-    s, t = numbers[line[at.SCALAR]], numbers[line[at.SCALAR_2]]
-    for i in range(line[at.ROWS] * line[at.COLUMNS]):
-        for p in range(LANES):
-            buf[y + i, p] = (s if buf[x + i, p] > 0.0 else t) * buf[x + i, p]
+# Entries of stacks, where NumPy would take several passes.
 
 
 @kernel
@@ -202,15 +149,17 @@ def _leaky_stacks(step: Step, place: Place, out: Array, a: Array) -> None:
     _leaky_values(a.reshape(-1), *step.numbers(place), out.reshape(-1))
 
 
-for _kind, _tile, _blas, _growth in (
-    ("reciprocal", _reciprocal_tile, plain(np.reciprocal), -1.0),
-    ("sign", _sign_tile, plain(np.sign), 0.0),
-    ("sqrt", _sqrt_tile, plain(np.sqrt), 0.5),
-    ("exp", _exp_tile, plain(np.exp), lambda orders: math.inf if orders[0] > 0.0 else 0.0),
-    ("tanh", _tanh_tile, plain(np.tanh), bounded),
-    ("normal_cdf", _normal_cdf_tile, flat(_normal_cdfs), 0.0),
-    ("sigmoid", _sigmoid_tile, flat(_sigmoids), 0.0),
-    ("softplus", _softplus_tile, flat(_softplus_values), lambda orders: max(0.0, orders[0])),
-    ("leaky", _leaky_tile, _leaky_stacks, 1.0),
-):
-    operation(_kind, tile=_tile, blas=_blas, growth=_growth, entrywise=True)
+for _kind, _entry, _blas, _growth in (
+    ("reciprocal", _of(lambda e, x: e.fdiv(1.0, x)), plain(np.reciprocal), -1.0),
+    ("sign", _sign, plain(np.sign), 0.0),
+    ("sqrt", _of(lambda e, x: e.sqrt(x)), plain(np.sqrt), 0.5),
+    ("exp", _of(functions.whole_exp), plain(np.exp),
+     lambda orders: math.inf if orders[0] > 0.0 else 0.0),
+    ("tanh", _of(functions.tanh), plain(np.tanh), bounded),
+    ("normal_cdf", _of(functions.normal_cdf), flat(_normal_cdfs), 0.0),
+    ("sigmoid", _of(functions.logistic), flat(_sigmoids), 0.0),
+    ("softplus", _of(functions.softplus), flat(_softplus_values),
+     lambda orders: max(0.0, orders[0])),
+    ("leaky", _leaky, _leaky_stacks, 1.0),
+):  # fmt: skip
+    operation(_kind, entry=_entry, blas=_blas, growth=_growth)

@@ -6,22 +6,25 @@ so is its column. Equal tokens then remain equal, and all executors follow the s
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from shaped_attention.compiler.matrices import View, copy, dots, sums
+from shaped_attention.compiler.text import EPSILON, Emitter, Int, Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel
 from shaped_attention.numerics.lapack import PIVOT, PIVOT_EPSILONS
-from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.parts import concatenate
-from shaped_attention.numerics.operations.products import multiply
-from shaped_attention.numerics.operations.registry import M, check_square, operation, primitive
+from shaped_attention.numerics.operations.registry import (
+    Here,
+    M,
+    check_square,
+    operation,
+    primitive,
+)
 from shaped_attention.numerics.operations.stacks import Array, each, is_large, plain
-from shaped_attention.numerics.operations.sums import squares
 
 
 def _traced_lower(root: Matrix) -> Matrix:
@@ -114,62 +117,143 @@ def cholesky(gram: M) -> M:
     return result
 
 
-@kernel
-def _lower_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Overwrite A; the work rows are one of scratch and one for each row of A."""
-    out, a, work = line[at.OUT], line[at.A], line[at.WORK]
-    rows, columns = line[at.ROWS], line[at.A_COLUMNS]
-    original, one, no = work + 1, compiled_once(1), rows < 0
-    squares(buf, original, a, rows, columns)
-    for j in range(rows):
-        squares(buf, work, a + j * columns, one, columns)
-        for p in range(LANES):
-            square = buf[work, p]
-            # Tested as a difference, so that a non-finite pivot does not count as zero.
-            zero = square - PIVOT * PIVOT * buf[original + j, p] <= 0.0
-            length = 0.0 if zero else math.sqrt(square)
-            buf[out + j * rows + j, p] = length
-            buf[work, p] = 0.0 if zero else 1.0 / length
-        for c in range(columns):
-            for p in range(LANES):
-                buf[a + j * columns + c, p] *= buf[work, p]
-        for i in range(j):
-            for p in range(LANES):
-                buf[out + i * rows + j, p] = 0.0
-        multiply(
-            buf, out + (j + 1) * rows + j, rows, a + (j + 1) * columns, columns, one,
-            a + j * columns, one, one, rows - j - 1, columns, one, no, no, no, no, no, no,
+_BLOCK = 4
+"""Rows and columns of a block of a factor."""
+
+
+def _pivot(e: Emitter, square: Real, level: float, original: Real) -> tuple[Real, Real]:
+    """Emit the root of a pivot and its inverse, both 0 for one at rounding level."""
+    # Tested as a difference, so that a non-finite pivot does not count as zero.
+    some = e.compare("ugt", e.fma(-level, original, square), 0.0)
+    length = e.select(some, e.sqrt(square), 0.0)
+    return length, e.select(some, e.fdiv(1.0, length), 0.0)
+
+
+def _level(e: Emitter) -> float:
+    return PIVOT_EPSILONS * EPSILON[e.real]
+
+
+def _below(e: Emitter, first: Int, rows: int, body: Callable[[Int, int], None]) -> None:
+    """Emit `body(i, size)` for the blocks of rows from `first`, the end of a block, on."""
+    if isinstance(first, str):
+        main = rows - rows % _BLOCK
+        e.loop(first, main, _BLOCK, lambda i, _: body(i, _BLOCK), may_be_empty=True)
+        first = main
+    while first < rows:
+        size = next(k for k in (_BLOCK, 2, 1) if rows - first >= k)
+        body(first, size)
+        first += size
+
+
+def _emit_cholesky(e: Emitter, here: Here) -> None:
+    (v,), out, rows = here.inputs, here.out, here.node.shape[0]
+    level = _level(e)
+
+    def columns(first: Int, wide: int) -> None:
+        inner = (0, first)
+
+        def start(i: Int, high: int) -> list[Real]:
+            return [
+                v.load(e, e.add(i, x), e.add(first, y)) for x in range(high) for y in range(wide)
+            ]
+
+        sums = dots(
+            e, out, out.mT, (first, first), (wide, wide), inner, start(first, wide), minus=True,
+            may_be_empty=True,
         )  # fmt: skip
-        for i in range(j + 1, rows):
-            y = out + i * rows + j
-            for c in range(columns):
-                for p in range(LANES):
-                    buf[a + i * columns + c, p] -= buf[y, p] * buf[a + j * columns + c, p]
+        factor: dict[tuple[int, int], Real] = {}
+        inverses = []
+        for y in range(wide):
+            pivot = sums[y * wide + y]
+            for k in range(y):
+                pivot = e.fma(e.neg(factor[y, k]), factor[y, k], pivot)
+            there = e.add(first, y)
+            factor[y, y], inverse = _pivot(e, pivot, level, v.load(e, there, there))
+            inverses.append(inverse)
+            for x in range(y + 1, wide):
+                rest = sums[x * wide + y]
+                for k in range(y):
+                    rest = e.fma(e.neg(factor[x, k]), factor[y, k], rest)
+                factor[x, y] = e.fmul(rest, inverse)
+        for x in range(wide):
+            for y in range(wide):
+                out.store(e, factor.get((x, y), 0.0), e.add(first, x), e.add(first, y))
+
+        def below(i: Int, high: int) -> None:
+            sums = dots(
+                e, out, out.mT, (i, first), (high, wide), inner, start(i, high), minus=True,
+                may_be_empty=True,
+            )  # fmt: skip
+            for x in range(high):
+                row: list[Real] = []
+                for y in range(wide):
+                    rest = sums[x * wide + y]
+                    for k in range(y):
+                        rest = e.fma(e.neg(row[k]), factor[y, k], rest)
+                    row.append(e.fmul(rest, inverses[y]))
+                    out.store(e, row[y], e.add(i, x), e.add(first, y))
+                    out.store(e, 0.0, e.add(first, y), e.add(i, x))
+
+        _below(e, e.add(first, wide), rows, below)
+
+    e.pieces(rows, _BLOCK, columns)
 
 
-@kernel
-def _cholesky_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    out, a, rows, work = line[at.OUT], line[at.A], line[at.ROWS], line[at.WORK]
-    for j in range(rows):
-        for i in range(j, rows):
-            y = out + i * rows + j
-            for p in range(LANES):
-                buf[y, p] = buf[a + i * rows + j, p]
-            for k in range(j):
-                for p in range(LANES):
-                    buf[y, p] -= buf[out + i * rows + k, p] * buf[out + j * rows + k, p]
-        pivot = out + j * rows + j
-        for p in range(LANES):
-            zero = buf[pivot, p] - PIVOT * buf[a + j * rows + j, p] <= 0.0
-            root = 0.0 if zero else math.sqrt(buf[pivot, p])
-            buf[work, p] = 0.0 if zero else 1.0 / root
-            buf[pivot, p] = root
-        for i in range(j + 1, rows):
-            for p in range(LANES):
-                buf[out + i * rows + j, p] *= buf[work, p]
-        for i in range(j):
-            for p in range(LANES):
-                buf[out + i * rows + j, p] = 0.0
+def _emit_lower(e: Emitter, here: Here) -> None:
+    """Emit modified Gram-Schmidt on the rows, a few at a time."""
+    (root,), out, (rows, columns) = here.inputs, here.out, here.sizes(0)
+    rest, lengths = View("%work", e.take(rows * columns), columns), View("%work", e.take(rows), 1)
+    copy(e, rest, root, (rows, columns))
+    sums(e, rest, rows, columns, True, lambda x, i: lengths.store(e, x, i, 0))
+    level = _level(e) ** 2
+
+    def block(first: Int, wide: int) -> None:
+        for y in range(wide):
+            here, others = e.add(first, y), range(y + 1, wide)
+
+            def products(k: Int, totals: Sequence[Real], here: Int = here) -> list[Real]:
+                x = rest.load(e, here, k)
+                terms = [x, *(rest.load(e, e.add(first, z), k) for z in others)]
+                return [e.fma(x, z, total) for z, total in zip(terms, totals, strict=True)]
+
+            square, *along = e.loop(0, columns, 1, products, [0.0] * (wide - y))
+            length, inverse = _pivot(e, square, level, lengths.load(e, here, 0))
+            out.store(e, length, here, here)
+            parts = [e.fmul(x, inverse) for x in along]
+            for z, part in zip(others, parts, strict=True):
+                out.store(e, part, e.add(first, z), here)
+                out.store(e, 0.0, here, e.add(first, z))
+
+            def take_off(k: Int, _: object, here: Int = here) -> None:
+                unit = e.fmul(rest.load(e, here, k), inverse)
+                rest.store(e, unit, here, k)
+                for z, part in zip(others, parts, strict=True):
+                    there = e.add(first, z)
+                    left = e.fma(e.neg(part), unit, rest.load(e, there, k))
+                    rest.store(e, left, there, k)
+
+            e.loop(0, columns, 1, take_off)
+
+        def below(i: Int, high: int) -> None:
+            parts = dots(e, rest, rest.mT, (i, first), (high, wide), (0, columns))
+            for x in range(high):
+                for y in range(wide):
+                    out.store(e, parts[x * wide + y], e.add(i, x), e.add(first, y))
+                    out.store(e, 0.0, e.add(first, y), e.add(i, x))
+
+            def take_off(k: Int, _: object) -> None:
+                units = [rest.load(e, e.add(first, y), k) for y in range(wide)]
+                for x in range(high):
+                    left = rest.load(e, e.add(i, x), k)
+                    for y in range(wide):
+                        left = e.fma(e.neg(parts[x * wide + y]), units[y], left)
+                    rest.store(e, left, e.add(i, x), k)
+
+            e.loop(0, columns, 1, take_off)
+
+        _below(e, e.add(first, wide), rows, below)
+
+    e.pieces(rows, _BLOCK, block)
 
 
 def _lower_stacks(root: Array, out: Array) -> None:
@@ -186,11 +270,5 @@ def _cholesky_stacks(gram: Array, out: Array) -> None:
         lapack.semidefinite_cholesky(gram, out)
 
 
-operation(
-    "lower", tile=_lower_tile, blas=plain(_lower_stacks), growth=1.0, overwrites=True,
-    scratch=lambda node: 1 + node.shape[0],
-)  # fmt: skip
-operation(
-    "cholesky", tile=_cholesky_tile, blas=plain(_cholesky_stacks), growth=0.5,
-    scratch=lambda node: 1,
-)  # fmt: skip
+operation("lower", emit=_emit_lower, blas=plain(_lower_stacks), growth=1.0)
+operation("cholesky", emit=_emit_cholesky, blas=plain(_cholesky_stacks), growth=0.5)

@@ -1,195 +1,313 @@
 """Gram matrices of activated hidden units, made a few units at a time.
 
-For few tokens and many samples, a tile has a path in each lane. For few samples it has a unit
-in each lane: its normals, its products with the factor, the values of the activation and the sums
-fit into the cache, which separate passes by library routines would leave. For many tokens these are
-faster.
+With many samples, a path is in each lane. With few, a unit is: its normals, its products with the
+factor, the values of the activation and the sums stay in registers and the first cache, which
+separate passes by library routines would leave. For many tokens these are faster.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import ctypes
+from collections.abc import Callable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.compiler.llvm import compiled
+from shaped_attention.compiler.matrices import View, Zeros, copy, entries, multiply
+from shaped_attention.compiler.random import SLOT_SHIFT, keys, normal_pair, threefry
+from shaped_attention.compiler.text import Emitter, Int, Real
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.graph import Graph, Node, needed
-from shaped_attention.numerics.jit import (
-    LANES,
-    STRIDE,
-    compiled_once,
-    kernel,
-    piece,
-    scalar,
-    tile_buffer,
+from shaped_attention.numerics.operations.products import FEWEST_TRIANGULAR
+from shaped_attention.numerics.operations.random import emit_normals
+from shaped_attention.numerics.operations.registry import OPERATIONS, Here, operation
+from shaped_attention.numerics.operations.stacks import (
+    Array,
+    Memory,
+    Place,
+    Step,
+    is_large,
+    row_of,
 )
-from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations import simple
-from shaped_attention.numerics.operations.products import (
-    FEWEST_TRIANGULAR,
-    mirror,
-    multiply,
-)
-from shaped_attention.numerics.operations.registry import operation
-from shaped_attention.numerics.operations.stacks import Array, Memory, Place, Step, is_large
 from shaped_attention.numerics.operations.stacks import mirror as mirror_stacks
-from shaped_attention.numerics.threefry import (
-    counter,
-    fill_normals,
-    fill_weights,
-    normal_pair,
-    threefry,
-)
-from shaped_attention.numerics.vector_products import VECTOR, add_inner_products, combinations
-from shaped_attention.numerics.vectormath import prefer_wide_vectors
+from shaped_attention.numerics.scalars import Number
+from shaped_attention.numerics.threefry import fill_weights
 
-HIDDEN_COLUMNS = 8
-"""Hidden units of a path that are drawn at once on tiles; even, to keep pairs together."""
+_UNITS = 8
+"""Hidden units of a path that are drawn at once; a multiple of 4, to keep blocks together."""
+
+_CARRIED = 6
+"""Most tokens for which the sums stay in registers while units come and go."""
+
+_VECTORS = 8
+"""Vectors of units at once, where a unit is in each lane."""
 
 COLUMNS = 256
-"""The same by library routines; fixed, since it determines the order of a sum."""
+"""Hidden units at once by library routines; fixed, since it determines the order of a sum."""
+
+Activation = Callable[[Sequence[Real]], Real]
 
 
-def places(inside: Graph, result: Node) -> dict[int, int]:
-    """Assign each value of an activation its own block of scratch, arguments first.
-
-    A loop that overwrites its argument would not be vectorised.
-    """
-    return {id(node): k for k, node in enumerate(needed([result], inside.nodes))}
-
-
-def first_block(node: Node) -> int:
-    """Return the scratch rows before the blocks: those of the normals of all columns."""
-    return node.integers[2] * node.inputs[0].shape[1] * HIDDEN_COLUMNS + 1
+def scalars_inside(node: Node) -> list[Number]:
+    """Return the scalars of an activation, in the order in which they are emitted."""
+    if node.inside is None:
+        return []
+    graph, result = node.inside
+    return [x for inner in needed([result], graph.nodes) for x in inner.scalars]
 
 
-def _scratch(node: Node) -> int:
-    assert node.inside is not None
-    return first_block(node) + len(places(*node.inside)) * node.shape[0] * HIDDEN_COLUMNS
+def _activation(e: Emitter, inside: tuple[Graph, Node], scalars: Sequence[Real]) -> Activation:
+    """Return the emission of an activation of one or several arguments."""
+    graph, result = inside
+    arguments = [node for node in graph.nodes if node.kind == "input"]
+
+    def emit(values: Sequence[Real]) -> Real:
+        known = {id(x): value for x, value in zip(arguments, values, strict=False)}
+        left = iter(scalars)
+        for node in needed([result], graph.nodes):
+            own = [next(left) for _ in node.scalars]
+            if node.data is not None:
+                known[id(node)] = float(node.data.flat[0])
+            elif node.kind != "input":
+                entry = OPERATIONS[node.kind].entry
+                assert entry is not None
+                known[id(node)] = entry(e, own, *(known[id(x)] for x in node.inputs))
+        return known[id(result)]
+
+    return emit
 
 
-@scalar
-def activated_gram(code, place, numbers, key, buf, paths):  # type: ignore[no-untyped-def]
-    """Sum s(h) s(h)^T over columns h = F g; the instructions that follow are those of s.
+def _emit(e: Emitter, here: Here) -> None:
+    """Emit the sum of s(h) s(h)^T over hidden units h = F g.
 
     If s has several arguments, the columns of all of them are made from consecutive normals.
     """
-    line = code[place]
-    out, factor, rows, inner = line[at.OUT], line[at.A], line[at.ROWS], line[at.A_COLUMNS]
-    normals, copies = line[at.WORK], line[at.COPIES]
-    each = copies * inner
-    hidden = normals + each * HIDDEN_COLUMNS + 1
-    result, count = line[at.B], line[at.COUNT]
-    one, width = compiled_once(1), compiled_once(HIDDEN_COLUMNS)
-    yes, no = rows > 0, rows < 0  # literals would compile other versions of `multiply`
-    for i in range(rows * rows):
-        for p in range(LANES):
-            buf[out + i, p] = 0.0
-    for start in range(0, count, HIDDEN_COLUMNS):
-        here = min(HIDDEN_COLUMNS, count - start)
-        fill_normals(
-            buf[normals : normals + each * HIDDEN_COLUMNS + 1], here * each, 1.0, key, paths,
-            line[at.SLOT], start * each // 2,
+    node = here.node
+    (slot, count, copies), (rows, inner) = node.integers, here.sizes(0)
+    assert node.inside is not None
+    act = _activation(e, node.inside, here.scalars)
+    each, lower = copies * inner, node.inputs[0].lower
+    factor, unrolled = here.inputs[0], not e.rolled
+    if unrolled:  # what is in registers is not seen in loops
+        there = View("%work", e.take(rows * inner), inner)
+        for i in range(rows):
+            for j in range(inner):
+                e.write_row(factor.load(e, i, j), there.base, there.row(e, i, j))
+        factor = there
+    normals = View("%work", e.take(each * _UNITS + 4), each)
+    places = [(i, j) for i in range(rows) for j in range(i + 1)]
+
+    def chunks(body: Callable[[int, Sequence[Real]], Sequence[Real]], start: list[Real]) -> list[Real]:
+        """Draw some units at a time; `body(units, sums)` adds them."""
+
+        def chunk(units: int) -> Callable[[Int, Sequence[Real]], Sequence[Real]]:
+            def draw_and_add(k: Int, sums: Sequence[Real]) -> Sequence[Real]:
+                first = e.mul(k, _UNITS * each)
+                emit_normals(e, here, normals, units * each, slot, first=first)
+                return body(units, sums)
+
+            return draw_and_add
+
+        sums: list[Real] = e.loop(0, count // _UNITS, 1, chunk(_UNITS), start)
+        if count % _UNITS:
+            sums = list(chunk(count % _UNITS)(count // _UNITS, sums))
+        return sums
+
+    def column(u: Int, copy: int) -> list[Real]:
+        g = [normals.load(e, u, copy * inner + k) for k in range(inner)]
+        hidden = []
+        for i in range(rows):
+            x: Real = 0.0
+            for k in range(i + 1 if lower else inner):
+                x = e.fma(factor.load(e, i, k), g[k], x)
+            hidden.append(x)
+        return hidden
+
+    def carried(units: int, sums: Sequence[Real]) -> Sequence[Real]:
+        def unit(u: Int, sums: Sequence[Real]) -> list[Real]:
+            columns = [column(u, copy) for copy in range(copies)]
+            s = [act(values) for values in zip(*columns, strict=True)]
+            return [e.fma(s[i], s[j], x) for (i, j), x in zip(places, sums, strict=True)]
+
+        return e.loop(0, units, 1, unit, sums)
+
+    if rows <= _CARRIED:
+        with e.in_loops():
+            totals = chunks(carried, [0.0] * len(places))
+        for (i, j), x in zip(places, totals, strict=True):
+            here.out.store(e, x, i, j)
+            here.out.store(e, x, j, i)
+        return
+    total = View("%work", e.take(rows * rows), rows) if unrolled else here.out
+    hidden = [View("%work", e.take(rows * _UNITS), _UNITS) for _ in range(copies)]
+
+    def blocked(units: int, _: object) -> list[Real]:
+        for copy, h in enumerate(hidden):
+            g = normals.columns(copy * inner).mT
+            then = (lambda x: act([x])) if copies == 1 else (lambda x: x)
+            multiply(e, h, factor, g, (rows, inner, units), Zeros(lower=lower), then=then)
+        if copies > 1:
+            _apply(e, act, hidden, (rows, units))
+        multiply(e, total, hidden[0], hidden[0].mT, (rows, units, rows), half=True, adding=True)
+        return []
+
+    with e.in_loops():
+        entries(e, (rows, rows), lambda i, j: total.store(e, 0.0, i, j))
+        chunks(blocked, [])
+    if unrolled:
+        copy(e, here.out, total, (rows, rows))
+
+
+def _apply(e: Emitter, act: Activation, hidden: Sequence[View], shape: tuple[int, int]) -> None:
+    """Emit the activation of entries, in place of the first argument."""
+    entries(
+        e, shape, lambda i, j: hidden[0].store(e, act([h.load(e, i, j) for h in hidden]), i, j)
+    )  # fmt: skip
+
+
+class HiddenUnits:
+    """Code for the hidden units of a node, with a unit in each lane."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        e = Emitter()
+        self._lanes = e.lanes
+        parameters = [("ptr", x) for x in ("factors", "out", "numbers", "paths", "work")]
+        parameters += [("i64", x) for x in ("k0", "k1", "slot", "first", "last", "samples")]
+        e.function(parameters, lambda: self._emit(e), name="grams")
+        self._work = e.most_work * e.lanes
+        types = [ctypes.c_void_p] * 5 + [ctypes.c_uint64] * 2 + [ctypes.c_int64] * 4
+        self._run = compiled(e.module(), e.target).function("grams", *types)
+
+    def _emit(self, e: Emitter) -> None:
+        node = self._node
+        assert node.inside is not None
+        count = len(scalars_inside(node))
+        act = _activation(e, node.inside, [e.number("%numbers", k) for k in range(count)])
+        copies, (rows, inner) = node.integers[2], node.inputs[0].shape
+        each, size = copies * inner, rows * inner
+        normals = View("%work", e.take((each + 1) * _VECTORS), _VECTORS)
+        hidden = [View("%work", e.take(rows * _VECTORS), _VECTORS) for _ in range(copies)]
+        total = View("%work", e.take(rows * rows), rows)
+        draw = _draw_function(e, each)
+        lanes = e.lane_numbers()
+
+        def sample(s: Int, _: object) -> None:
+            base = e.at("%factors", e.mul(s, size), "double")
+            factor = View(base, 0, inner, shared=True)
+            path = e.new(f"load i64, ptr {e.at('%paths', s, 'i64')}, align 8")
+            entries(e, (rows, rows), lambda i, j: total.store(e, 0.0, i, j), True)
+
+            def chunk(unit: Int, _: object) -> None:
+                inside = []
+                for v in range(_VECTORS):
+                    first = e.add(unit, v * e.lanes)
+                    out = e.at("%work", e.add(normals.offset, v))
+                    e.call(
+                        draw, ("ptr", out), ("i64", first), ("i64", "%k0"), ("i64", "%k1"),
+                        ("i64", path), ("i64", "%slot"),
+                    )  # fmt: skip
+                    units = e.new(f"add {e.of('i64')} {e.splat(str(first), 'i64')}, {lanes}")
+                    end = e.splat("%last", "i64")
+                    inside.append(e.new(f"icmp ult {e.of('i64')} {units}, {end}"))
+                for k, h in enumerate(hidden):
+                    g = normals.rows(k * inner)
+                    zeros = Zeros(lower=node.inputs[0].lower)
+                    multiply(e, h, factor, g, (rows, inner, _VECTORS), zeros)
+
+                def row(i: Int, _: object) -> None:
+                    for v, mask in enumerate(inside):
+                        x = act([h.load(e, i, v) for h in hidden])
+                        hidden[0].store(e, e.select(mask, x, 0.0), i, v)
+
+                e.loop(0, rows, 1, row)
+                shape = rows, _VECTORS, rows
+                multiply(e, total, hidden[0], hidden[0].mT, shape, half=True, adding=True)
+
+            e.loop("%first", "%last", _VECTORS * e.lanes, chunk)
+            out = e.at("%out", e.mul(s, rows * rows), "double")
+
+            def total_row(i: Int, _: object) -> None:
+                def entry(j: Int, _: object) -> None:
+                    x = total.load(e, i, j)
+                    to = e.at(out, e.add(e.mul(i, rows), j), "double")
+                    e.put(f"store double {e.total(x)}, ptr {to}, align 8")
+
+                def zero(j: Int, _: object) -> None:
+                    to = e.at(out, e.add(e.mul(i, rows), j), "double")
+                    e.put(f"store double 0.0, ptr {to}, align 8")
+
+                e.loop(0, e.add(i, 1), 1, entry)
+                e.loop(e.add(i, 1), rows, 1, zero, may_be_empty=True)
+
+            e.loop(0, rows, 1, total_row)
+
+        e.loop(0, "%samples", 1, sample)
+
+    def add(
+        self, integers: Sequence[int], factors: Array, numbers: Array, key: NDArray[np.uint64],
+        paths: NDArray[np.uint64], out: Array,
+    ) -> None:  # fmt: skip
+        """Write the lower half of the sums over the units of a part, first to last - 1."""
+        slot, first, last, _ = integers
+        factors, numbers = np.ascontiguousarray(factors), np.ascontiguousarray(numbers)
+        work = np.empty(self._work + 8)
+        start = work.ctypes.data + -work.ctypes.data % 64
+        self._run(
+            factors.ctypes.data, out.ctypes.data, numbers.ctypes.data, paths.ctypes.data, start,
+            int(key[0]), int(key[1]), slot, first, last, len(factors),
         )  # fmt: skip
-        for copy in range(copies):
-            multiply(
-                buf, hidden + copy * rows * HIDDEN_COLUMNS, width, factor, inner, one,
-                normals + copy * inner, each, one, rows, inner, here,
-                no, line[at.A_LOWER] > 0, no, no, no, no,
-            )  # fmt: skip
-        for k in range(line[at.FIRST], line[at.LAST]):
-            simple(code[k], numbers, buf)
-        multiply(
-            buf, out, rows, result, width, one, result, width, one, rows, here, rows,
-            no, no, no, no, yes, yes,
-        )  # fmt: skip
-    mirror(buf, out, rows)
 
 
-@kernel
-def _draw(tile, start, each, key, path, slot, unit):  # type: ignore[no-untyped-def]
-    """Write the normals of the hidden units from `unit` on, `each` a unit, into rows.
+def _draw_function(e: Emitter, each: int) -> str:
+    """Return the function (out, unit, k0, k1, path, slot) that draws the normals of some units.
 
-    Hidden unit u has the normals from u `each` on. If that number is odd, the first of a pair may
-    be that of the unit before.
+    Lane p has unit `unit` + p, whose normals are those from `each` (unit + p) on. If that number is
+    odd, the first of a pair may be that of the unit before.
     """
-    prefer_wide_vectors()
-    k0, k1 = key[0], key[1]
-    for k in range((each + 1) // 2):
-        for p in range(LANES):
-            c0, _ = counter(slot, (unit + p) * each // 2 + k, 0, 0)
-            x0, x1 = threefry(k0, k1, c0, path)
-            tile[start + 2 * k, p], tile[start + 2 * k + 1, p] = normal_pair(x0, x1)
-    if each % 2 == 1:
-        for p in range(LANES):
-            if (unit + p) % 2 == 1:
-                for j in range(each):
-                    tile[start + j, p] = tile[start + j + 1, p]
 
+    def body() -> None:
+        key, c1 = keys(e), e.splat("%path", "i64")
+        kind = e.of("i64")
+        lanes = e.lane_numbers()
+        units = e.new(f"add {kind} {e.splat('%unit', 'i64')}, {lanes}")
+        start = e.new(f"mul {kind} {units}, {e.word(each, 64)}")
+        first = e.new(f"lshr {kind} {start}, {e.word(1, 64)}")
+        slot = e.splat(e.new(f"shl i64 %slot, {SLOT_SHIFT}"), "i64")
+        base = e.new(f"or {kind} {first}, {slot}")
+        odd = e.new(f"and {kind} {start}, {e.word(1, 64)}")
+        second = e.new(f"icmp ne {kind} {odd}, {e.word(0, 64)}")
 
-@kernel
-def _add_gram(buf, sums, rows, a):  # type: ignore[no-untyped-def]
-    """Add the lower half of the Gram matrix of the rows from entry `a` on, lanes apart."""
-    vectors = LANES // VECTOR
-    i = 0
-    while i < rows:
-        high = piece(rows - i)
-        j = 0
-        while j <= i:
-            wide = piece(rows - j)
-            add_inner_products(
-                buf, buf, sums, a + i * STRIDE, STRIDE, a + j * STRIDE, STRIDE, high, wide, vectors,
-                i * rows + j, rows,
-            )  # fmt: skip
-            j += wide
-        i += high
+        def pair(k: Int, _: object) -> list[Real]:
+            c0 = e.new(f"add {kind} {base}, {e.splat(str(k), 'i64')}")
+            a, b = normal_pair(e, *threefry(e, key, c0, c1))
+            row = e.mul(k, 2 * _VECTORS)
+            e.write_row(a, "%out", row)
+            if each % 2 == 0:
+                e.write_row(b, "%out", e.add(row, _VECTORS))
+                return []
+            # Where the first number is the second of its pair, all move up by one.
+            with e.when(e.new(f"icmp ugt i64 {k}, 0")):
+                above = e.add(row, -_VECTORS)
+                e.write_row(e.select(second, a, e.load_row("%out", above)), "%out", above)
+            e.write_row(e.select(second, b, a), "%out", row)
+            with e.when(e.new(f"icmp ult i64 {e.add(e.mul(k, 2), 1)}, {each}")):
+                e.write_row(b, "%out", e.add(row, _VECTORS))
+            return []
 
+        e.loop(0, each // 2 + 1 if each % 2 else each // 2, 1, pair)
 
-@kernel
-def hidden_grams(  # type: ignore[no-untyped-def]
-    code, numbers, rows, arguments, result, factors, lower, key, paths, slot, first, last, out
-):  # fmt: skip
-    """Write the lower half of the sum of s(h) s(h)^T over hidden units h = F g, first to last - 1.
-
-    `code` is the program of s on columns (m, 1), with the first rows of its arguments and of its
-    result; F are the `factors` (samples, m, columns) of several paths.
-    """
-    samples, tokens, columns = factors.shape
-    entries = factors.reshape(-1)
-    copies = len(arguments)
-    each = copies * columns
-    # Values of the activation take the place of the normals, which are not needed any more.
-    normals = copies * tokens
-    tile = tile_buffer(max(rows, normals + each + 1))
-    buf = tile.reshape(-1)
-    sums = np.empty(tokens * tokens * VECTOR)
-    for s in range(samples):
-        sums[:] = 0.0
-        for unit in range(first, last, LANES):
-            _draw(tile, normals, each, key, paths[s], slot, unit)
-            for k in range(copies):
-                combinations(
-                    buf, entries, buf, arguments[k] * STRIDE, STRIDE, s * tokens * columns, columns,
-                    1, (normals + k * columns) * STRIDE, STRIDE, tokens, columns, LANES, lower,
-                )  # fmt: skip
-            for k in range(code.shape[0]):
-                simple(code[k], numbers, tile)
-            for p in range(last - unit, LANES):
-                for i in range(tokens):
-                    tile[result + i, p] = 0.0
-            _add_gram(buf, sums, tokens, result * STRIDE)
-        for i in range(tokens):
-            for j in range(i + 1):
-                total = 0.0
-                for p in range(VECTOR):
-                    total += sums[(i * tokens + j) * VECTOR + p]
-                out[s, i, j] = total
-            for j in range(i + 1, tokens):
-                out[s, i, j] = 0.0
+    parameters = [("ptr", "out"), ("i64", "unit"), ("i64", "k0"), ("i64", "k1"), ("i64", "path"),
+                  ("i64", "slot")]  # fmt: skip
+    return e.function(parameters, body, ("units", each))
 
 
 def _part_of_stacks(step: Step, place: Place, out: Array, factor: Array) -> None:
     """Write the lower triangle of the Gram matrix of the hidden units `first` to `last` - 1."""
     if not is_large(step.node.shape[0]):
-        step.inside.write_gram(step, place, factor, out)
+        numbers = row_of(step.scalars, place.row)
+        step.inside.add(step.node.integers, factor, numbers, step.key, place.paths, out)
         return
     for k, path in enumerate(place.paths):
         _large_part(step, place, out[k], factor[k], path)
@@ -237,6 +355,10 @@ def _sum_of_parts(step: Step, place: Place, out: Array, *parts: Array) -> None:
     mirror_stacks(out)
 
 
+def _no_parts(e: Emitter, here: Here) -> None:
+    raise AssertionError("code that is emitted has no parts for threads")
+
+
 # The parts of hidden units that threads share (`plan`) are nodes of their own.
-operation("activated_gram", tile=None, blas=_part_of_stacks, growth=2.0, scratch=_scratch)
-operation("sum_of_parts", tile=None, blas=_sum_of_parts, growth=max)
+operation("activated_gram", emit=_emit, blas=_part_of_stacks, growth=2.0)
+operation("sum_of_parts", emit=_no_parts, blas=_sum_of_parts, growth=max)

@@ -16,19 +16,19 @@ in float32. It is taken off before a later row uses the direction.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from shaped_attention.compiler.matrices import View, dots
+from shaped_attention.compiler.text import EPSILON, Emitter, Int, Real
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel
-from shaped_attention.numerics.operations import registry as at
+from shaped_attention.numerics.jit import kernel
 from shaped_attention.numerics.operations.factorisations import stacked
-from shaped_attention.numerics.operations.products import multiply
-from shaped_attention.numerics.operations.registry import operation
+from shaped_attention.numerics.operations.registry import Here, operation
 from shaped_attention.numerics.operations.stacks import plain
-from shaped_attention.numerics.operations.sums import squares
 from shaped_attention.numerics.vector_products import inner_products
 
 _FEW_COLUMNS = 4096
@@ -148,64 +148,66 @@ def _stacks(both: Any, lengths: Any, out: Any) -> None:
     _small(rows, lengths[..., 0], known, _LEVEL, out)
 
 
-@kernel
-def _tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Work on one row after another; the work rows are one for each row of A."""
-    out, known, lengths, work = line[at.OUT], line[at.A], line[at.B], line[at.WORK]
-    rows, columns, size = line[at.ROWS], line[at.A_COLUMNS], line[at.OUT_COLUMNS]
-    one, no, first, given = compiled_once(1), rows < 0, out + rows, line[at.A_ROWS] - rows
-    a = known + given * columns
-    for i in range(rows):
-        y, e = out + i * size, first + i * size
-        for j in range(rows):
-            for p in range(LANES):
-                buf[y + j, p] = 0.0
-        for c in range(columns):
-            for p in range(LANES):
-                buf[e + c, p] = buf[a + i * columns + c, p]
-        for _ in range(2 if i else 0):
-            multiply(
-                buf, work, one, first, size, one, e, one, one, i, columns, one, no, no, no, no, no,
-                no,
-            )  # fmt: skip
-            for j in range(i):
-                f = first + j * size
-                for p in range(LANES):
-                    buf[y + j, p] += buf[work + j, p]
-                for c in range(columns):
-                    for p in range(LANES):
-                        buf[e + c, p] -= buf[work + j, p] * buf[f + c, p]
-        squares(buf, work, e, one, columns)
-        for p in range(LANES):
-            length = math.sqrt(buf[work, p])
-            zero = length - _LEVEL * buf[lengths + i, p] <= 0.0
-            buf[y + i, p] = 0.0 if zero else length
-            buf[e + columns, p] = 0.0 if zero else 1.0
-            buf[work, p] = 0.0 if zero else 1.0 / length
-        for c in range(columns):
-            for p in range(LANES):
-                buf[e + c, p] *= buf[work, p]
+def _emit(e: Emitter, here: Here) -> None:
+    """Emit the work on one row after another."""
+    (both, lengths), out, rows = here.inputs, here.out, here.node.shape[0]
+    (stack, columns) = here.sizes(0)
+    given = stack - rows
+    assert isinstance(both, View)
+    known, a = both, both.rows(given)
+    units, new = out.columns(rows), out.columns(rows + columns)
+    along = View("%work", e.take(max(rows, given)), 1)
+
+    def take_off(i: Int, directions: View, count: Int, keep: bool) -> None:
+        """Take off the parts of row i along some directions, and add them to L."""
+
+        def part(j: Int, _: object) -> None:
+            (x,) = dots(e, units, directions.mT, (i, j), (1, 1), (0, columns))
+            along.store(e, x, j, 0)
+            if keep:
+                out.store(e, e.fadd(out.load(e, i, j), x), i, j)
+
+        def entry(c: Int, _: object) -> None:
+            def less(j: Int, left: Sequence[Real]) -> list[Real]:
+                x = e.neg(along.load(e, j, 0))
+                return [e.fma(x, directions.load(e, j, c), left[0])]
+
+            (left,) = e.loop(0, count, 1, less, [units.load(e, i, c)], may_be_empty=True)
+            units.store(e, left, i, c)
+
+        e.loop(0, count, 1, part, may_be_empty=True)
+        e.loop(0, columns, 1, entry)
+
+    def length(i: Int) -> Real:
+        (square,) = dots(e, units, units.mT, (i, i), (1, 1), (0, columns))
+        return e.sqrt(square)
+
+    def times(i: Int, factor: Real) -> None:
+        def entry(c: Int, _: object) -> None:
+            units.store(e, e.fmul(units.load(e, i, c), factor), i, c)
+
+        e.loop(0, columns, 1, entry)
+
+    def row(i: Int, _: object) -> None:
+        e.loop(0, rows, 1, lambda j, _: out.store(e, 0.0, i, j))
+        e.loop(0, columns, 1, lambda c, _: units.store(e, a.load(e, i, c), i, c))
+        for _ in range(2):
+            take_off(i, units, i, True)
+        pivot = length(i)
+        limit = e.fma(-_level(EPSILON[e.real]), lengths.load(e, i, 0), pivot)
+        # Tested as a difference, so that a non-finite pivot does not count as zero.
+        some = e.compare("ugt", limit, 0.0)
+        pivot = e.select(some, pivot, 0.0)
+        times(i, e.select(some, e.fdiv(1.0, pivot), 0.0))
         if given:
-            multiply(
-                buf, work, one, known, columns, one, e, one, one, given, columns, one, no, no, no,
-                no, no, no,
-            )  # fmt: skip
-            for j in range(given):
-                f = known + j * columns
-                for c in range(columns):
-                    for p in range(LANES):
-                        buf[e + c, p] -= buf[work + j, p] * buf[f + c, p]
-            squares(buf, work, e, one, columns)
-            for p in range(LANES):
-                left = math.sqrt(buf[work, p])
-                buf[y + i, p] *= left
-                buf[work, p] = 1.0 / left if buf[e + columns, p] > 0.0 else 0.0
-            for c in range(columns):
-                for p in range(LANES):
-                    buf[e + c, p] *= buf[work, p]
+            take_off(i, known, given, False)
+            left = length(i)
+            pivot = e.fmul(pivot, left)
+            times(i, e.select(some, e.fdiv(1.0, left), 0.0))
+        out.store(e, pivot, i, i)
+        new.store(e, e.select(some, 1.0, 0.0), i, 0)
+
+    e.loop(0, rows, 1, row)
 
 
-operation(
-    "orthonormal", tile=_tile, blas=plain(_stacks), growth=1.0,
-    scratch=lambda node: node.inputs[0].shape[0],
-)  # fmt: skip
+operation("orthonormal", emit=_emit, blas=plain(_stacks), growth=1.0)

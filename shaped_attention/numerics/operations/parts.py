@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.matrices import Operand, View, copy, entries
+from shaped_attention.compiler.text import Emitter, Int
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.dual import Dual, zeros
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import LANES, kernel, scalar
-from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations.arithmetic import place, scaled
+from shaped_attention.numerics.jit import kernel
 from shaped_attention.numerics.operations.registry import (
+    Here,
     M,
     check_square,
     linear,
@@ -124,37 +126,24 @@ def diagonal(matrix: M) -> M:
     return tensor(matrix).diagonal(dim1=-2, dim2=-1)[..., None]
 
 
-@scalar
-def _transpose(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Write A^T."""
-    out, a, rows, columns = line[at.OUT], line[at.A], line[at.ROWS], line[at.COLUMNS]
-    for i in range(rows):
-        for j in range(columns):
-            for p in range(LANES):
-                buf[out + i * columns + j, p] = buf[a + j * rows + i, p]
+def _moved(view: Callable[[Here], Operand]) -> Callable[[Emitter, Here], None]:
+    """Return the emission of entries in another place."""
+    return lambda e, here: copy(e, here.out, view(here), here.node.shape)
 
 
-@scalar
-def _reshape(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Write the entries in the same order."""
-    columns = line[at.COLUMNS]
-    place(buf, line[at.OUT], columns, line[at.A], columns, line[at.ROWS], columns, 1.0)
+def _concatenate(e: Emitter, here: Here) -> None:
+    """Emit s A for each part; `step` has written those in place that have no other use."""
+    column, rows = 0, here.node.shape[0]
+    for k, (a, s) in enumerate(zip(here.inputs, here.scalars, strict=True)):
+        wide, out = here.sizes(k)[1], here.out.columns(column)
+        column += wide
+        if a == out and s == 1.0:
+            continue
 
+        def put(i: Int, j: Int, a: Any = a, s: Any = s, out: View = out) -> None:
+            out.store(e, e.fmul(s, a.load(e, i, j)), i, j)
 
-@scalar
-def _columns(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Write columns from the number `SLOT` on."""
-    columns = line[at.COLUMNS]
-    place(
-        buf, line[at.OUT], columns, line[at.A] + line[at.SLOT], line[at.A_COLUMNS], line[at.ROWS],
-        columns, 1.0,
-    )  # fmt: skip
-
-
-@scalar
-def _diagonal(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Write the diagonal of A."""
-    place(buf, line[at.OUT], 1, line[at.A], line[at.A_COLUMNS] + 1, line[at.ROWS], 1, 1.0)
+        entries(e, (rows, wide), put)
 
 
 def _columns_stacks(step: Step, here: Place, out: Array, a: Array) -> None:
@@ -196,16 +185,24 @@ def symmetric_noise(numbers: M, size: int) -> M:
     return weighted + weighted.mT
 
 
-@kernel
-def _symmetric_tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    out, row, size = line[at.OUT], line[at.A], line[at.ROWS]
-    for i in range(size):
-        for j in range(i + 1):
-            weight = math.sqrt(2.0) if i == j else 1.0
-            for p in range(LANES):
-                buf[out + i * size + j, p] = weight * buf[row, p]
-                buf[out + j * size + i, p] = weight * buf[row, p]
-            row += 1
+def _symmetric(e: Emitter, here: Here) -> None:
+    (a,), out = here.inputs, here.out
+
+    def row(i: Int, _: object) -> None:
+        if isinstance(i, int):
+            start: Int = i * (i + 1) // 2
+        else:
+            start = e.new(f"lshr i64 {e.mul(i, e.add(i, 1))}, 1")
+
+        def entry(j: Int, _: object) -> None:
+            x = a.load(e, 0, e.add(start, j))
+            out.store(e, x, i, j)
+            out.store(e, x, j, i)
+
+        e.loop(0, i, 1, entry, may_be_empty=True)
+        out.store(e, e.fmul(math.sqrt(2.0), a.load(e, 0, e.add(start, i))), i, i)
+
+    e.loop(0, here.node.shape[0], 1, row)
 
 
 @kernel
@@ -222,18 +219,26 @@ def _symmetric_stacks(numbers, out):  # type: ignore[no-untyped-def]
     mirror(out)
 
 
-operation("transpose", tile=_transpose, blas=plain(lambda a, out: np.copyto(out, a.mT)), growth=1.0)
 operation(
-    "reshape", tile=_reshape, growth=1.0,
+    "transpose", emit=_moved(lambda here: here.inputs[0].mT), growth=1.0,
+    blas=plain(lambda a, out: np.copyto(out, a.mT)),
+)  # fmt: skip
+operation(
+    "reshape", growth=1.0,
+    emit=_moved(lambda here: replace(here.inputs[0], down=here.node.shape[1])),
     blas=plain(lambda a, out: np.copyto(out, a.reshape(len(a), *out.shape[1:]))),
 )  # fmt: skip
-operation("columns", tile=_columns, blas=_columns_stacks, growth=1.0)
-operation("concatenate", tile=scaled, blas=_concatenate_stacks, growth=max)
 operation(
-    "diagonal", tile=_diagonal, growth=1.0,
+    "columns", emit=_moved(lambda here: here.inputs[0].columns(here.node.integers[0])),
+    blas=_columns_stacks, growth=1.0,
+)  # fmt: skip
+operation("concatenate", emit=_concatenate, blas=_concatenate_stacks, growth=max)
+operation(
+    "diagonal", growth=1.0,
+    emit=_moved(lambda here: replace(here.inputs[0], down=here.sizes(0)[1] + 1)),
     blas=plain(lambda a, out: np.copyto(out[..., 0], np.diagonal(a, 0, -2, -1))),
 )  # fmt: skip
 operation(
-    "symmetric", tile=_symmetric_tile, growth=1.0,
+    "symmetric", emit=_symmetric, growth=1.0,
     blas=plain(lambda a, out: _symmetric_stacks(a.reshape(len(a), -1), out)),
 )  # fmt: skip

@@ -2,42 +2,88 @@
 
 from __future__ import annotations
 
-from shaped_attention.numerics.graph import Node
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel
-from shaped_attention.numerics.operations.registry import operation
+import numpy as np
+
+from shaped_attention.compiler.matrices import View
+from shaped_attention.compiler.random import (
+    SLOT_SHIFT,
+    chi_function,
+    normals_function,
+    per_block,
+)
+from shaped_attention.compiler.text import Emitter, Int, Real
+from shaped_attention.numerics.operations.registry import Here, operation
 from shaped_attention.numerics.operations.stacks import Array, Place, Step
-from shaped_attention.numerics.threefry import fill_beside, fill_chi, fill_normals, fill_weights
+from shaped_attention.numerics.threefry import fill_beside, fill_weights
 
 
-@kernel
-def fill_bartlett(buf, out, rows, dof, work, key, paths, slot):  # type: ignore[no-untyped-def]
-    """Write Bartlett's lower triangular factor of a Wishart_rows(dof, I) matrix at row `out`.
+def emit_normals(
+    e: Emitter, here: Here, out: View, count: int, slot: Int, scale: Real = 1.0, first: Int = 0
+) -> None:
+    """Emit normals in consecutive rows, whole blocks of them, from the normal `first` on."""
+    each = per_block(e, here.rounded)
+    blocks = -(-count // each)
+    row = e.at(out.base, out.offset)
+    counter = e.add(_counter(e, slot), e.new(f"udiv i64 {first}, {each}") if first else 0)
+    number = scale if isinstance(scale, str) else f"0x{_bits(scale)}"
+    e.call(
+        normals_function(e, here.rounded), ("ptr", row), ("i64", blocks), ("double", number),
+        ("i64", here.key[0]), ("i64", here.key[1]), ("ptr", "%paths"), ("i64", counter),
+    )  # fmt: skip
+    if isinstance(out.offset, int):
+        e.forget(out.base, out.offset, blocks * each)
+
+
+def _bits(x: float) -> str:
+    return f"{int(np.float64(x).view(np.uint64)):016X}"
+
+
+def _counter(e: Emitter, slot: Int) -> Int:
+    return e.new(f"shl i64 {slot}, {SLOT_SHIFT}") if isinstance(slot, str) else slot << SLOT_SHIFT
+
+
+def _normal(e: Emitter, here: Here) -> None:
+    rows, columns = here.node.shape
+    emit_normals(e, here, here.out, rows * columns, here.node.integers[0], here.scalars[0])
+
+
+def _wishart(e: Emitter, here: Here) -> None:
+    """Emit Bartlett's lower triangular factor of a Wishart_rows(dof, I) matrix, or a normal one.
 
     The diagonal has chi variables with dof, dof - 1, ... degrees of freedom (slot + 1), and below
     it are normals (slot), row by row (Bartlett 1933; Muirhead, *Aspects of Multivariate
-    Statistical Theory*, thm 3.2.14). It requires dof >= rows + 2 and scratch for the normals, one
-    extra row, and the chi variables.
+    Statistical Theory*, thm 3.2.14). It requires dof >= rows + 2.
     """
-    below = rows * (rows - 1) // 2
-    fill_normals(buf[work : work + below + 1], below, 1.0, key, paths, slot, compiled_once(0))
-    chi = work + below + 1
-    fill_chi(buf[chi : chi + rows], dof, key, paths, slot + 1)
-    row = work
-    for i in range(rows):
-        for p in range(LANES):
-            buf[out + i * rows + i, p] = buf[chi + i, p]
-        for j in range(i):
-            for p in range(LANES):
-                buf[out + i * rows + j, p] = buf[row, p]
-            row += 1
-        for j in range(i + 1, rows):
-            for p in range(LANES):
-                buf[out + i * rows + j, p] = 0.0
+    (rows, columns), (slot, dof) = here.node.shape, here.node.integers
+    if not here.node.lower:
+        emit_normals(e, here, here.out, rows * columns, slot)
+        return
+    count = rows * (rows - 1) // 2
+    below = View("%work", e.take(count + 4), 1)
+    emit_normals(e, here, below, count, slot)
+    diagonal = View("%work", e.take(rows + 1), 1)
+    e.call(
+        chi_function(e), ("ptr", e.at("%work", diagonal.offset)), ("i64", rows),
+        ("double", f"0x{_bits(float(dof))}"), ("i64", here.key[0]), ("i64", here.key[1]),
+        ("ptr", "%paths"), ("i64", _counter(e, slot + 1)),
+    )  # fmt: skip
 
+    def row(i: Int, _: object) -> None:
+        # Row i begins after i (i - 1) / 2 normals.
+        if isinstance(i, int):
+            start: Int = i * (i - 1) // 2
+        else:
+            start = e.new(f"lshr i64 {e.mul(i, e.new(f'sub i64 {i}, 1'))}, 1")
+        e.loop(
+            0, i, 1, lambda j, _: here.out.store(e, below.load(e, e.add(start, j), 0), i, j),
+            may_be_empty=True,
+        )  # fmt: skip
+        here.out.store(e, diagonal.load(e, i, 0), i, i)
+        e.loop(
+            e.add(i, 1), rows, 1, lambda j, _: here.out.store(e, 0.0, i, j), may_be_empty=True
+        )
 
-def _bartlett_scratch(node: Node) -> int:
-    rows = node.shape[0]
-    return rows * (rows - 1) // 2 + 1 + rows + 1 if node.lower else 0
+    e.loop(0, rows, 1, row)
 
 
 def draw(step: Step, place: Place, out: Array) -> None:
@@ -64,5 +110,5 @@ def _wishart_stacks(step: Step, place: Place, out: Array) -> None:
         fill_weights(out.reshape(len(out), -1), step.key, place.paths, slot, 0)
 
 
-operation("normal", tile=None, blas=_normal_stacks, growth=0.0)
-operation("wishart", tile=None, blas=_wishart_stacks, growth=0.0, scratch=_bartlett_scratch)
+operation("normal", emit=_normal, blas=_normal_stacks, growth=0.0)
+operation("wishart", emit=_wishart, blas=_wishart_stacks, growth=0.0)

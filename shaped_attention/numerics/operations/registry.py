@@ -8,14 +8,16 @@ when the module is imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from shaped_attention.compiler.matrices import Operand, View
+from shaped_attention.compiler.text import Emitter, Real
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.graph import Matrix, Node
+from shaped_attention.numerics.graph import Matrix, Node, Shape
 from shaped_attention.numerics.scalars import Number, Scalar, apply
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,18 +42,34 @@ else:
 
 Orders: TypeAlias = list[float]
 
-(
-    OP, FLAG, OUT, OUT_COLUMNS, A, B, ROWS, COLUMNS, A_ROWS, A_COLUMNS, B_ROWS, B_COLUMNS,
-    A_LOWER, B_LOWER, SCALAR, SCALAR_2, KEY, SLOT, COUNT, COPIES, WORK, START, FIRST, LAST,
-) = range(24)  # fmt: skip
-"""Fields of an instruction.
+@dataclass(frozen=True)
+class Here:
+    """Where a node is emitted.
 
-They are its code and flag; the rows of the buffer where the output and the inputs A and B begin;
-their sizes (the output may be some columns of a larger matrix); whether A and B are lower
-triangular; the indices of two scalars and of a key; three integers of the node; scratch rows;
-the number of normals before its own; and the instructions of an activation.
-"""
-SIZE = 24
+    Attributes
+    ----------
+    node
+        The node.
+    out, inputs
+        Where its value and its inputs are.
+    scalars
+        Its scalars, as numbers or registers.
+    key
+        Registers of the key of its random numbers.
+    rounded
+        Whether single precision has the normals of double precision, rounded.
+    """
+
+    node: Node
+    out: View
+    inputs: Sequence[Operand]
+    scalars: Sequence[Real]
+    key: tuple[str, str] = ("%k0", "%k1")
+    rounded: bool = False
+
+    def sizes(self, k: int) -> Shape:
+        """Return rows and columns of an input."""
+        return self.node.inputs[k].shape
 
 
 @dataclass(frozen=True)
@@ -60,36 +78,26 @@ class Operation:
 
     Attributes
     ----------
-    tile
-        Compiled function ``tile(line, numbers, buf)`` that runs an instruction on one tile, whose
-        buffer has a row for each entry and a lane for each path; None for random numbers
-        and hidden units, which the interpreter draws.
+    emit
+        Function ``emit(e, here)`` that emits code for the operation.
+    entry
+        The same for functions of single entries, ``entry(e, scalars, *values)``, which
+        returns the value; activations may use them.
     blas
         Function ``blas(step, place, out, *values)`` of stacks of matrices (samples, rows, columns);
         see `stacks`.
     growth
         Order of the value (see `order`): a multiple of that of the first input, or a function of
         those of all inputs.
-    flag
-        Number that `tile` may read, if it serves several kinds.
-    scratch
-        Number of rows that `tile` needs besides its value.
-    entrywise
-        Whether it acts on single entries, so that activations may use it.
     in_place
         Whether it can write into a part of a larger matrix.
-    overwrites
-        Whether it overwrites its input.
     """
 
-    tile: Callable[..., Any] | None
     blas: Callable[..., Any]
     growth: float | Callable[[Orders], float]
-    flag: int = 0
-    scratch: Callable[[Node], int] = lambda node: 0
-    entrywise: bool = False
+    emit: Callable[[Emitter, Here], None] | None = None
+    entry: Callable[..., Real] | None = None
     in_place: bool = False
-    overwrites: bool = False
 
     def order(self, inputs: Orders) -> float:
         """Return the order of the value."""
@@ -107,12 +115,10 @@ def operation(kind: str, **faces: Any) -> None:
     """Register the faces of a kind of node."""
     if kind in OPERATIONS:
         raise TypeError(f"the operation {kind} is registered twice")
-    OPERATIONS[kind] = Operation(**faces)
-
-
-def code_of(kind: str) -> int:
-    """Return the code of an operation in instructions."""
-    return list(OPERATIONS).index(kind)
+    known = Operation(**faces)
+    if (known.emit is None) == (known.entry is None):
+        raise TypeError(f"the operation {kind} has one emission: emit= or entry=")
+    OPERATIONS[kind] = known
 
 
 def bounded(orders: Orders) -> float:

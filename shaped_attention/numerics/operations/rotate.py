@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.text import Emitter, Int
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import LANES, kernel, unfused
-from shaped_attention.numerics.operations import registry as at
+from shaped_attention.numerics.jit import unfused
 from shaped_attention.numerics.operations.parts import constant
-from shaped_attention.numerics.operations.registry import M, linear, operation, primitive
+from shaped_attention.numerics.operations.registry import Here, M, linear, operation, primitive
 from shaped_attention.numerics.operations.stacks import plain
 
 
@@ -47,21 +47,21 @@ def rotate(matrix: M, turns: NDArray[np.float64]) -> M:
     return result
 
 
-@kernel
-def _tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    out, a, turns, columns = line[at.OUT], line[at.A], line[at.B], line[at.COLUMNS]
-    pairs = line[at.B_COLUMNS] // 2
-    for i in range(line[at.ROWS]):
-        for j in range(pairs):
-            x, cos = a + i * columns + j, turns + 2 * i * pairs + j
-            y, sin, z = x + pairs, cos + pairs, out + i * columns + j
-            for p in range(LANES):
-                buf[z, p] = buf[x, p] * buf[cos, p] - buf[y, p] * buf[sin, p]
-            for p in range(LANES):
-                buf[z + pairs, p] = buf[y, p] * buf[cos, p] + buf[x, p] * buf[sin, p]
-        for j in range(2 * pairs, columns):
-            for p in range(LANES):
-                buf[out + i * columns + j, p] = buf[a + i * columns + j, p]
+def _rotate(e: Emitter, here: Here) -> None:
+    (a, turns), (rows, columns), out = here.inputs, here.node.shape, here.out
+    pairs = here.sizes(1)[1] // 2
+
+    def row(i: Int, _: object) -> None:
+        def pair(j: Int, _: object) -> None:
+            x, y = a.load(e, i, j), a.load(e, i, e.add(j, pairs))
+            cos, sin = turns.load(e, i, j), turns.load(e, i, e.add(j, pairs))
+            out.store(e, e.fma(e.neg(y), sin, e.fmul(x, cos)), i, j)
+            out.store(e, e.fma(x, sin, e.fmul(y, cos)), i, e.add(j, pairs))
+
+        e.loop(0, pairs, 1, pair)
+        e.loop(2 * pairs, columns, 1, lambda j, _: out.store(e, a.load(e, i, j), i, j))
+
+    e.loop(0, rows, 1, row)
 
 
 @unfused
@@ -80,5 +80,5 @@ def _stacks(a, turns, out):  # type: ignore[no-untyped-def]
 
 
 operation(
-    "rotate", tile=_tile, growth=1.0, blas=plain(lambda a, turns, out: _stacks(a, turns[0], out))
+    "rotate", emit=_rotate, growth=1.0, blas=plain(lambda a, turns, out: _stacks(a, turns[0], out))
 )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.compiler import functions
+from shaped_attention.compiler.matrices import Constant
+from shaped_attention.compiler.text import Emitter, Int, Real
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import LANES, kernel
-from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations.registry import M, operation, primitive, tensor
+from shaped_attention.numerics.jit import kernel
+from shaped_attention.numerics.operations.registry import Here, M, operation, primitive, tensor
 from shaped_attention.numerics.operations.stacks import Array, Place, Step, is_large
 from shaped_attention.numerics.operations.sums import row_sums
 from shaped_attention.numerics.vectormath import exp, log, prefer_wide_vectors
@@ -50,39 +54,80 @@ def softmax(logits: M, seen: NDArray[np.bool_]) -> M:
     return tensor(torch.softmax(rows.masked_fill(~allowed, -torch.inf), dim=-1))
 
 
-@kernel
-def _tile(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Apply softmax to the rows of s A where B is positive; 0 elsewhere.
+def _emit(e: Emitter, here: Here) -> None:
+    """Emit softmax of the rows of s A over the entries that B allows; 0 elsewhere."""
+    (a, _), out, (s,) = here.inputs, here.out, here.scalars
+    allowed = here.node.inputs[1].data
+    assert allowed is not None
+    seen = allowed > 0.0
+    columns, bounds = seen.shape[1], _bounds(seen)
+    mask = None if bounds is not None else Constant(allowed)
+    together = 4 if seen.all() and columns % 4 == 0 else 1
 
-    B is a constant, so lane 0 represents all.
-    """
-    out, a, seen, columns = line[at.OUT], line[at.A], line[at.B], line[at.COLUMNS]
-    top, total, s = line[at.WORK], line[at.WORK] + 1, numbers[line[at.SCALAR]]
-    for i in range(line[at.ROWS]):
-        for p in range(LANES):
-            buf[top, p] = -np.inf
-            buf[total, p] = 0.0
-        for j in range(columns):
-            if buf[seen + i * columns + j, 0] > 0.0:
-                for p in range(LANES):
-                    buf[top, p] = max(buf[top, p], s * buf[a + i * columns + j, p])
-        for j in range(columns):
-            y = out + i * columns + j
-            if buf[seen + i * columns + j, 0] > 0.0:
-                for p in range(LANES):
-                    weight = exp(s * buf[a + i * columns + j, p] - buf[top, p])
-                    buf[y, p] = weight
-                    buf[total, p] += weight
-        for p in range(LANES):
-            buf[total, p] = 1.0 / buf[total, p]
-        for j in range(columns):
-            y = out + i * columns + j
-            if buf[seen + i * columns + j, 0] > 0.0:
-                for p in range(LANES):
-                    buf[y, p] *= buf[total, p]
-            else:
-                for p in range(LANES):
-                    buf[y, p] = 0.0
+    def row(i: Int, _: object) -> None:
+        first, end = (0, columns) if bounds is None else bounds(e, i)
+
+        def logit(j: Int) -> Real:
+            x = e.fmul(s, a.load(e, i, j))
+            here = 1.0 if mask is None else mask.load(e, i, j)
+            if isinstance(here, float):
+                return x if here > 0.0 else -math.inf
+            return e.select(e.compare("ogt", here, 0.0), x, -math.inf)
+
+        def top_of(j: Int, tops: Sequence[Real]) -> list[Real]:
+            return [e.larger(logit(e.add(j, k)), top) for k, top in enumerate(tops)]
+
+        def weigh(j: Int, totals: Sequence[Real]) -> list[Real]:
+            new = []
+            for k, total in enumerate(totals):
+                x = logit(e.add(j, k))
+                weight = functions.exp(e, e.fsub(x, top)) if x != -math.inf else 0.0
+                if mask is not None and isinstance(x, str):
+                    weight = e.select(e.compare("ogt", x, -math.inf), weight, 0.0)
+                out.store(e, weight, i, e.add(j, k))
+                new.append(e.fadd(weight, total))
+            return new
+
+        tops = e.loop(first, end, together, top_of, [-math.inf] * together)
+        top = tops[0]
+        for other in tops[1:]:
+            top = e.larger(other, top)
+        total: Real = 0.0
+        for part in e.loop(first, end, together, weigh, [0.0] * together):
+            total = e.fadd(part, total)
+        inverse = e.fdiv(1.0, total)
+
+        def divide(j: Int, _: object) -> None:
+            for k in range(together):
+                there = e.add(j, k)
+                out.store(e, e.fmul(out.load(e, i, there), inverse), i, there)
+
+        e.loop(first, end, together, divide)
+        for begin, stop in ((0, first), (end, columns)):
+            e.loop(begin, stop, 1, lambda j, _: out.store(e, 0.0, i, j), may_be_empty=True)
+
+    e.loop(0, seen.shape[0], 1, row)
+
+
+def _bounds(seen: NDArray[np.bool_]) -> Callable[[Emitter, Int], tuple[Int, Int]] | None:
+    """Return the emission of the first and last entry that a row sees; None if there are gaps."""
+    rows, columns = seen.shape
+    first, end = seen.argmax(axis=1), columns - seen[:, ::-1].argmax(axis=1)
+    if not np.array_equal(seen.sum(axis=1), end - first):
+        return None
+    if (first == 0).all() and (end == columns).all():
+        return lambda e, i: (0, columns)
+    if (first == 0).all() and np.array_equal(end, np.arange(1, rows + 1)):
+        return lambda e, i: (0, e.add(i, 1))
+
+    def look_up(e: Emitter, i: Int) -> tuple[Int, Int]:
+        if isinstance(i, int):
+            return int(first[i]), int(end[i])
+        tables = (e.constant("i64", [str(x) for x in table.tolist()]) for table in (first, end))
+        begin, stop = (e.new(f"load i64, ptr {e.at(table, i, 'i64')}, align 8") for table in tables)
+        return begin, stop
+
+    return look_up
 
 
 @kernel
@@ -138,4 +183,4 @@ def entropies(weights, out):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
-operation("softmax", tile=_tile, blas=_stacks, growth=0.0, scratch=lambda node: 2)
+operation("softmax", emit=_emit, blas=_stacks, growth=0.0)

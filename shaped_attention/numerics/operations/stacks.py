@@ -7,7 +7,7 @@ does not depend on the others in its stack.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.jit import kernel
-from shaped_attention.numerics.scalars import Depths, Number, value
 
 Array = NDArray[np.float64]
 
@@ -101,13 +100,6 @@ class Step:
 def row_of(table: Array, step: int) -> Array:
     """Return the scalars of a step; a table with one row has those of all steps."""
     return table[step if len(table) > 1 else 0]
-
-
-def table_of(numbers: Sequence[Number], depths: Depths) -> Array:
-    """Return scalars (steps, count), or (1, count) if they are those of all steps."""
-    columns = [np.broadcast_to(value(x, depths), depths.shape) for x in numbers]
-    table = np.stack(columns, axis=1) if columns else np.zeros((1, 0))
-    return table[:1] if (table == table[0]).all() else table
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., None]:

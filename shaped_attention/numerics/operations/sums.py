@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.matrices import sums
+from shaped_attention.compiler.text import Emitter, Int, Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import LANES, compiled_once, kernel, scalar
-from shaped_attention.numerics.operations import registry as at
 from shaped_attention.numerics.operations.entrywise import sign, sqrt
-from shaped_attention.numerics.operations.registry import M, linear, operation, primitive, tensor
+from shaped_attention.numerics.operations.registry import Here, M, linear, operation, primitive, tensor
 from shaped_attention.numerics.operations.stacks import Place, Step, plain
 
 Array = NDArray[np.float64]
@@ -90,81 +91,29 @@ def by_mean_square(rows: M, eps: float) -> M:
     return math.sqrt(size) * by_length(rows, size * eps)
 
 
-@kernel
-def _sums(buf, out, a, rows, columns, step, following):  # type: ignore[no-untyped-def]
-    """Sum `columns` entries, `following` rows apart, from row a + i step on."""
-    for i in range(rows):
-        y = out + i
-        for p in range(LANES):
-            buf[y, p] = 0.0
-        j = 0
-        while j + 3 < columns:
-            x = a + i * step + j * following
-            for p in range(LANES):
-                total = buf[y, p] + buf[x, p]
-                total += buf[x + following, p]
-                total += buf[x + 2 * following, p]
-                buf[y, p] = total + buf[x + 3 * following, p]
-            j += 4
-        while j < columns:
-            x = a + i * step + j * following
-            for p in range(LANES):
-                buf[y, p] += buf[x, p]
-            j += 1
+def _sums(e: Emitter, here: Here) -> None:
+    """Emit sums of rows, of columns, or of the squares of rows."""
+    (a,), (rows, columns), kind = here.inputs, here.sizes(0), here.node.kind
+    if kind == "column_sums":
+        a, rows, columns = a.mT, columns, rows
+    out = replace(here.out, down=1)
+    sums(e, a, rows, columns, kind == "row_squares", lambda x, i: out.store(e, x, i, 0))
 
 
-@kernel
-def squares(buf, out, a, rows, columns):  # type: ignore[no-untyped-def]
-    """Sum the squares of each row."""
-    for i in range(rows):
-        y = out + i
-        for p in range(LANES):
-            buf[y, p] = 0.0
-        j = 0
-        while j + 3 < columns:
-            x = a + i * columns + j
-            for p in range(LANES):
-                total = buf[y, p] + buf[x, p] * buf[x, p]
-                total += buf[x + 1, p] * buf[x + 1, p]
-                total += buf[x + 2, p] * buf[x + 2, p]
-                buf[y, p] = total + buf[x + 3, p] * buf[x + 3, p]
-            j += 4
-        while j < columns:
-            x = a + i * columns + j
-            for p in range(LANES):
-                buf[y, p] += buf[x, p] * buf[x, p]
-            j += 1
+def _unit_rows(e: Emitter, here: Here) -> None:
+    """Emit each row divided by its length."""
+    (a,), (rows, columns) = here.inputs, here.sizes(0)
 
+    def divide(square: Real, i: Int) -> None:
+        positive = e.compare("ogt", square, 0.0)
+        inverse = e.select(positive, e.fdiv(1.0, e.sqrt(square)), 1.0)
 
-@scalar
-def _row_sums(line, numbers, buf):  # type: ignore[no-untyped-def]
-    inner = line[at.A_COLUMNS]
-    _sums(buf, line[at.OUT], line[at.A], line[at.ROWS], inner, inner, 1)
+        def put(j: Int, _: object) -> None:
+            here.out.store(e, e.fmul(a.load(e, i, j), inverse), i, j)
 
+        e.loop(0, columns, 1, put)
 
-@scalar
-def _column_sums(line, numbers, buf):  # type: ignore[no-untyped-def]
-    columns = line[at.COLUMNS]
-    _sums(buf, line[at.OUT], line[at.A], columns, line[at.A_ROWS], 1, columns)
-
-
-@scalar
-def _row_squares(line, numbers, buf):  # type: ignore[no-untyped-def]
-    squares(buf, line[at.OUT], line[at.A], line[at.ROWS], line[at.A_COLUMNS])
-
-
-@kernel
-def _unit_rows(line, numbers, buf):  # type: ignore[no-untyped-def]
-    """Divide each row of A by its length; the work row has the inverse."""
-    out, a, work, columns = line[at.OUT], line[at.A], line[at.WORK], line[at.COLUMNS]
-    for i in range(line[at.ROWS]):
-        squares(buf, work, a + i * columns, compiled_once(1), columns)
-        for p in range(LANES):
-            square = buf[work, p]
-            buf[work, p] = 1.0 / math.sqrt(square) if square > 0.0 else 1.0
-        for j in range(columns):
-            for p in range(LANES):
-                buf[out + i * columns + j, p] = buf[a + i * columns + j, p] * buf[work, p]
+    sums(e, a, rows, columns, True, divide)
 
 
 def _square_stacks(a: Array, out: Array) -> None:
@@ -179,12 +128,12 @@ def _unit_stacks(step: Step, place: Place, out: Array, a: Array) -> None:
 
 
 operation(
-    "row_sums", tile=_row_sums, growth=1.0,
+    "row_sums", emit=_sums, growth=1.0,
     blas=plain(lambda a, out: a.sum(axis=-1, keepdims=True, out=out)),
 )  # fmt: skip
 operation(
-    "column_sums", tile=_column_sums, growth=1.0,
+    "column_sums", emit=_sums, growth=1.0,
     blas=plain(lambda a, out: a.sum(axis=-2, keepdims=True, out=out)),
 )  # fmt: skip
-operation("row_squares", tile=_row_squares, blas=plain(_square_stacks), growth=2.0)
-operation("unit_rows", tile=_unit_rows, blas=_unit_stacks, growth=0.0, scratch=lambda node: 1)
+operation("row_squares", emit=_sums, blas=plain(_square_stacks), growth=2.0)
+operation("unit_rows", emit=_unit_rows, blas=_unit_stacks, growth=0.0)

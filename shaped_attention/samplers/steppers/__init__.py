@@ -20,9 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.threads import thread_count
-from shaped_attention.numerics.tiles import LARGEST_FACTOR
+from shaped_attention.numerics.moves import LARGEST_FACTOR
 from shaped_attention.samplers.memory import chunk_size, of_compiled
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.task import Task
@@ -118,7 +117,7 @@ class Stepper(ABC):
     preferred_chunk = 1024
     """Number of paths whose factors fit into the second-level cache for the usual m."""
 
-    together = LANES
+    together = 64
     """Chunks are multiples of this number of paths."""
 
     divisor = 1.0

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from shaped_attention.derived.state import State, covariance
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.jit import LANES
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.clock_step import clock_speed, clock_step, norm_spread
@@ -36,6 +35,10 @@ def stepper_of(spec: Specification, task: Task) -> DescriptionStepper:
     return DescriptionStepper(task, spec.device, spec.dtype)
 
 
+_TOGETHER = 64
+"""Rows of a batch on the CPU."""
+
+
 class TorchStepper(SingleStepper):
     """A stepper on tensors of torch, whose states are factors (rows, groups, m, c).
 
@@ -50,7 +53,7 @@ class TorchStepper(SingleStepper):
     ) -> None:
         super().__init__(task)
         self.device, self.dtype = device, dtype
-        self.size = size or (LANES if device.type == "cpu" else 1)
+        self.size = size or (_TOGETHER if device.type == "cpu" else 1)
         self.host_waits = self.clock
         # The speed has V^2, which overflows in single precision: by the clock only steps have it.
         self.state_dtype = torch.float64 if self.clock else dtype

@@ -1,0 +1,218 @@
+"""Emission of a step: a program as code for vectors of paths.
+
+Few tokens and operations are unrolled: values are registers, and what is known to be zero costs
+nothing. Other programs are loops with a function for each operation and shape, which heads share
+(both measured).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from shaped_attention.compiler.matrices import Constant, View, entries
+from shaped_attention.compiler.text import Emitter, Real, TooLongError
+from shaped_attention.numerics.graph import Node
+from shaped_attention.numerics.operations.hidden import scalars_inside
+from shaped_attention.numerics.operations.registry import OPERATIONS, Here
+from shaped_attention.numerics.program import Layout, Program
+from shaped_attention.numerics.scalars import Number, Scalar
+
+MOST_ROWS, MOST_OPERATIONS = 6, 8000
+"""Rows of an input, and operations of a step, up to which it is unrolled."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Which numbers steps have.
+
+    Attributes
+    ----------
+    given
+        Whether the normals are rows of %given, as `normal_rows` counts them, and not drawn.
+    rounded
+        Whether single precision has the normals of double precision, rounded.
+    """
+
+    given: bool = False
+    rounded: bool = False
+
+
+def normal_rows(program: Program) -> dict[int, int]:
+    """Return the first row of each normal node, by `id`, when all normals of a step are rows."""
+    rows, total = {}, 0
+    for node in program.nodes:
+        if node.kind == "normal":
+            rows[id(node)] = total
+            total += -(-node.shape[0] * node.shape[1] // 4) * 4
+    return rows
+
+
+def normals_of(program: Program) -> int:
+    """Return how many rows the normals of a step have."""
+    return sum(-(-n.shape[0] * n.shape[1] // 4) * 4 for n in program.nodes if n.kind == "normal")
+
+
+def emitted(
+    program: Program, emitter: Callable[..., Emitter], write: Callable[[Emitter], None]
+) -> Emitter:
+    """Return the emitter after `write(e)`, which emits the steps unrolled if they are short.
+
+    `emitter` makes one; its arguments are `rolled` and `limit`.
+    """
+    if max(rows for rows, _ in program.input_shapes) <= MOST_ROWS:
+        try:
+            e = emitter(rolled=False, limit=MOST_OPERATIONS)
+            write(e)
+        except TooLongError:
+            pass
+        else:
+            return e
+    e = emitter(rolled=True, limit=np.inf)
+    write(e)
+    return e
+
+
+class StepEmission:
+    """Emission of a program inside a function with %buf, %work, %numbers, %keys and %paths."""
+
+    def __init__(self, e: Emitter, program: Program, numbers: Numbers = Numbers()) -> None:
+        self.e, self.program, self.numbers = e, program, numbers
+        self.layout = Layout(program)
+        self._given = normal_rows(program) if numbers.given else {}
+
+    def results(self) -> list[View]:
+        """Emit all operations; return where the results are."""
+        e = self.e
+        if not e.rolled:
+            self._know_zeros()
+        for node in self.program.nodes:
+            if node.kind in ("input", "constant") or id(node) in self._given:
+                continue
+            if e.rolled:
+                self._called(node)
+            else:
+                out, inputs = self._view(node), [self._operand(x) for x in node.inputs]
+                scalars = [self._scalar(x) for x in (*node.scalars, *scalars_inside(node))]
+                self._emit(Here(node, out, inputs, scalars, self._key(node), self.numbers.rounded))
+        return [self._view(node) for node in self.program.results]
+
+    def _view(self, node: Node) -> View:
+        if id(node) in self._given:
+            return View("%given", self._given[id(node)], node.shape[1])
+        return self.layout.view(node)
+
+    def _operand(self, node: Node) -> View | Constant:
+        return self._view(node) if node.data is None else Constant(node.data)
+
+    def _know_zeros(self) -> None:
+        """Let zeros of inputs that are lower triangular be known."""
+        for node in self.program.inputs:
+            if node.lower:
+                view = self._view(node)
+                for i in range(node.shape[0]):
+                    for j in range(i + 1, node.shape[1]):
+                        view.store(self.e, 0.0, i, j)
+
+    def _scalar(self, number: Number) -> Real:
+        if isinstance(number, Scalar):
+            return self.e.number("%numbers", self.program.place(number))
+        return float(number)
+
+    def _key(self, node: Node) -> tuple[str, str]:
+        if node.address is None:
+            return "", ""
+        place = 2 * self.program.addresses.index(node.address)
+        first, second = (
+            self.e.new(f"load i64, ptr {self.e.at('%keys', place + k, 'i64')}, align 8")
+            for k in range(2)
+        )
+        return first, second
+
+    def _emit(self, here: Here) -> None:
+        emit_node(self.e, here)
+
+    def _called(self, node: Node) -> None:
+        """Emit an operation as a function, which all operations of the same text share."""
+        e = self.e
+        numbers = [*node.scalars, *scalars_inside(node)]
+        parameters, arguments = [("ptr", "out")], [("ptr", self._address(self._view(node)))]
+        inputs: list[View | Constant] = []
+        for k, x in enumerate(node.inputs):
+            if x.data is not None:
+                inputs.append(Constant(x.data))
+                continue
+            view = self._view(x)
+            parameters.append(("ptr", f"a{k}"))
+            arguments.append(("ptr", self._address(view)))
+            inputs.append(View(f"%a{k}", 0, view.down))
+        # A part that is in its place is no input.
+        own = self._view(node)
+        if node.kind == "concatenate":
+            inputs = [
+                View("%out", column, own.down)
+                if self._view(x).offset == own.offset + column and x.data is None  # type: ignore[operator]
+                and self._view(x).down == own.down else known
+                for x, column, known in zip(
+                    node.inputs, np.cumsum([0, *(x.shape[1] for x in node.inputs)]).tolist(),
+                    inputs, strict=False,
+                )
+            ]  # fmt: skip
+        parameters.append(("ptr", "work"))
+        arguments.append(("ptr", "%work"))
+        formulas = []
+        for k, number in enumerate(numbers):
+            if isinstance(number, Scalar):
+                place = self.program.place(number)
+                x = e.new(f"load double, ptr {e.at('%numbers', place, 'double')}, align 8")
+                parameters.append(("double", f"s{k}"))
+                arguments.append(("double", x))
+                formulas.append(k)
+        if node.address is not None:
+            parameters += [("i64", "k0"), ("i64", "k1"), ("ptr", "paths")]
+            first, second = self._key(node)
+            arguments += [("i64", first), ("i64", second), ("ptr", "%paths")]
+
+        def body() -> None:
+            scalars: list[Real] = []
+            for k, number in enumerate(numbers):
+                if k not in formulas:
+                    scalars.append(float(number))  # type: ignore[arg-type]
+                elif node.kind == "normal":
+                    scalars.append(f"%s{k}")
+                else:
+                    x = f"%s{k}"
+                    if e.real == "float":
+                        x = e.new(f"fptrunc double {x} to float")
+                    scalars.append(e.splat(x))
+            out = View("%out", 0, own.down)
+            emit_node(e, Here(node, out, inputs, scalars, rounded=self.numbers.rounded))
+
+        e.call(e.function(parameters, body), *arguments)
+
+    def _address(self, view: View) -> str:
+        return self.e.at(view.base, view.offset)
+
+
+def emit_node(e: Emitter, here: Here) -> None:
+    """Emit an operation."""
+    known = OPERATIONS[here.node.kind]
+    if known.emit is not None:
+        known.emit(e, here)
+        return
+    entry, shape = known.entry, here.node.shape
+    assert entry is not None
+    inputs = [
+        x if node.shape == shape else x.stretched(node.shape)
+        for x, node in zip(here.inputs, here.node.inputs, strict=True)
+    ]
+    flat = all(x.contiguous(shape[1]) for x in (here.out, *inputs))
+
+    def put(i: object, j: object) -> None:
+        values = [x.load(e, i, j) for x in inputs]  # type: ignore[arg-type]
+        here.out.store(e, entry(e, here.scalars, *values), i, j)  # type: ignore[arg-type]
+
+    entries(e, shape, put, flat)
+
