@@ -31,13 +31,13 @@ LARGEST_FACTOR = 1e75
 MODERATE_FACTOR = 1e30
 """Sum of absolute entries up to which a step that is not a number is an error of the block."""
 
-_SQUARE_OF_ROOT = 0.25
+_ROOM = 0.25
 """Power of the largest number up to which factors may grow in single precision."""
 
 
 def largest_factor(dtype: Any) -> float:
     """Return the sum of absolute entries at which a path of the limit stops."""
-    return float(min(LARGEST_FACTOR, np.finfo(dtype).max ** _SQUARE_OF_ROOT))
+    return float(min(LARGEST_FACTOR, float(np.finfo(dtype).max) ** _ROOM))
 
 
 def table_of(numbers: Sequence[Any], depths: Depths) -> NDArray[np.float64]:

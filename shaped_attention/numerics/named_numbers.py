@@ -194,7 +194,7 @@ def check_activation(inside: Graph, hidden: list[Node], result: Node) -> None:
     """Raise ValueError unless an activation acts entry by entry, and on all its arguments."""
     nodes = needed([result], inside.nodes)
     for node in nodes:
-        if node.kind != "input" and (node.data is not None or not OPERATIONS[node.kind].entrywise):
+        if node.kind != "input" and (node.data is not None or OPERATIONS[node.kind].entry is None):
             raise ValueError(
                 f"an activation must be a function of single entries; it uses {node.kind}"
             )
