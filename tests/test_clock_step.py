@@ -15,7 +15,7 @@ from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers import clock_step, steppers
-from shaped_attention.samplers.steppers import tiles
+from shaped_attention.samplers.steppers import compiled
 
 GAMMA = 0.5
 K = GAMMA**2 * (2.0 - GAMMA**2)
@@ -94,5 +94,5 @@ def test_the_barrier_is_moved_by_what_a_path_passes_between_steps(monkeypatch):
         return (found - exact) / math.sqrt(exact * (1.0 - exact) / 100_000)
 
     assert abs(apart()) < 4.0
-    monkeypatch.setattr(tiles, "SHIFT", 0.5 * steppers.SHIFT)
+    monkeypatch.setattr(compiled, "SHIFT", 0.5 * steppers.SHIFT)
     assert apart() < -8.0

@@ -19,13 +19,14 @@ from shaped_attention import (
     simulate_chain,
 )
 from shaped_attention.blocks import Limit
+from shaped_attention.numerics import primitives
 from shaped_attention.numerics.covariance import factor
-from shaped_attention.numerics.jit import tile_buffer
-from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations.registry import OPERATIONS
+from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.primitives import cholesky, leaky
 from shaped_attention.numerics.primitives import lower as lower_of
+from shaped_attention.numerics.program import assemble
 from shaped_attention.samplers.specification import Specification
+from tests.emitted import run_program
 
 MASK = np.array([[True, False, True], [True, True, False], [False, False, True]])
 LAYERS = {
@@ -218,28 +219,23 @@ ROOTS = np.eye(5, 7) + 0.2 * np.random.default_rng(0).normal(size=(64, 5, 7))
 """Well conditioned: the rounding errors of a pivot of V grow with the condition number."""
 
 
-def on_tiles(kind, matrices):
-    """Apply an operation to 64 matrices; they give square ones."""
-    _, rows, columns = matrices.shape
-    buf = tile_buffer(rows * columns + rows * rows + rows + 1)
-    buf[: rows * columns, :64] = matrices.reshape(64, -1).T
-    result = rows * columns
-    line = np.zeros(at.SIZE, dtype=np.int64)
-    line[at.OUT], line[at.A], line[at.ROWS], line[at.A_COLUMNS] = result, 0, rows, columns
-    line[at.WORK] = result + rows * rows
-    OPERATIONS[kind].tile(line, np.zeros(1), buf)
-    return buf[result : result + rows * rows, :64].T.reshape(64, rows, rows)
+def emitted(kind, matrices):
+    """Apply an operation to matrices, in emitted code."""
+    graph = Graph()
+    x = graph.node("input", (), matrices.shape[1:])
+    program = assemble(graph, [x], [getattr(primitives, kind)(x)])
+    return run_program(program, matrices)[0]
 
 
 def lower_factors(root):
     """A lower factor of 64 roots by each executor."""
-    ours = on_tiles("lower", root)
+    ours = emitted("lower", root)
     return ours, lower_of(torch.from_numpy(root)).numpy()
 
 
 def choleskys(v):
     """Cholesky factors of 64 matrices by each executor."""
-    ours = on_tiles("cholesky", v)
+    ours = emitted("cholesky", v)
     return ours, cholesky(torch.from_numpy(v)).numpy()
 
 

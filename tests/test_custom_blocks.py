@@ -14,10 +14,6 @@ import torch
 import shaped_attention as sa
 from shaped_attention.blocks.limit import is_superlinear, relative_speed
 from shaped_attention.blocks.parameters import at_depth, bounded
-from shaped_attention.numerics.jit import tile_buffer
-from shaped_attention.numerics.operations import registry as at
-from shaped_attention.numerics.operations import simple
-from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.primitives import exp, sigmoid, softplus, sqrt, tanh
 from tests.custom_blocks import (
     Doubled,
@@ -289,13 +285,6 @@ def test_explain_promises_torch_only_where_it_runs():
 
     assert sa.explain(Torch(0.5)).chain.startswith("torch, in sa.eager(), on other devices")
     assert sa.explain(Nothing(0.5)).chain.startswith("none: its description fails: ")
-
-
-def test_unknown_operations_are_errors_of_the_interpreter():
-    line = np.zeros(at.SIZE, dtype=np.int64)
-    line[at.OP] = len(OPERATIONS)
-    with pytest.raises(ValueError, match="unknown operation"):
-        simple(line, np.zeros(1), tile_buffer(4))
 
 
 def test_masked_entries_are_not_used():

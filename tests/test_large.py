@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from shaped_attention.samplers.steppers.tiles import TileStepper
 
 from shaped_attention import (
     Normalised,
@@ -23,7 +24,6 @@ from shaped_attention.numerics.operations import stacks
 from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steppers import blas, stepper_of
 from shaped_attention.samplers.steppers.blas import BlasStepper
-from shaped_attention.samplers.steppers.tiles import TileStepper
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from shaped_attention.samplers.task import task_of
 

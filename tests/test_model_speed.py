@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from shaped_attention.samplers.steppers.tiles import TileStepper
 
 import shaped_attention as sa
 from shaped_attention.architectures import simulate
@@ -17,7 +18,6 @@ from shaped_attention.architectures.configurations import read_config
 from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.steppers import blas
 from shaped_attention.samplers.steppers.blas import BlasStepper
-from shaped_attention.samplers.steppers.tiles import TileStepper
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 16,

@@ -6,29 +6,18 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from numba import njit
 from scipy import special, stats
 
-from shaped_attention.numerics import vectormath
+from shaped_attention.compiler import functions
 from shaped_attention.numerics.draws import Draws, stream_key, threefry
-from shaped_attention.numerics.jit import LANES
-from shaped_attention.numerics.operations.random import fill_bartlett
 from shaped_attention.numerics.seeds import STREAMS
-from shaped_attention.numerics.threefry import fill_chi, fill_normals, fill_weights, path_words
+from shaped_attention.numerics.threefry import fill_weights, path_words
 from shaped_attention.numerics.threefry import threefry as compiled_threefry
+from tests.emitted import AVX2, SSE2, on_entries, random_numbers
 
 KEY = stream_key(5, "chain")
-FIRST, STEP, SLOT = 64, 7, 128
+FIRST, STEP, SLOT, LANES = 64, 7, 128, 64
 PATHS = path_words(np.arange(FIRST, FIRST + LANES), STEP)
-
-
-def elementwise(function):
-    @njit
-    def apply(x, out):
-        for i in range(x.size):
-            out[i] = function(x[i])
-
-    return lambda x: (out := np.empty_like(x), apply(x, out))[0]
 
 
 def exact(function: str, x: np.ndarray) -> np.ndarray:
@@ -48,24 +37,45 @@ ACCURATE = {
 @pytest.mark.portability
 @pytest.mark.parametrize("name", ACCURATE)
 def test_functions_are_accurate_relative_to_their_values(name):
+    """In double precision, and in single precision to 4 units in the last place."""
     twin, x, tolerance = ACCURATE[name]
-    assert (
-        np.abs(elementwise(getattr(vectormath, name))(x) / exact(twin, x) - 1.0).max() < tolerance
-    )
+    function = getattr(functions, name)
+    for target in (None, AVX2, SSE2):
+        ours = on_entries(function, x, target)
+        assert np.abs(ours / exact(twin, x) - 1.0).max() < tolerance
+    single = x[x > -80.0].astype(np.float32)
+    ours = on_entries(function, single)
+    np.testing.assert_allclose(ours, exact(twin, single), rtol=4 * 2.0**-23, atol=0.0)
 
 
 @pytest.mark.portability
 def test_functions_at_the_ends_of_their_ranges():
-    assert elementwise(vectormath.exp)(np.array([-1e9]))[0] < 1e-300
-    assert elementwise(vectormath.arccos)(np.array([1.0]))[0] == 0.0
+    assert on_entries(functions.exp, np.array([-1e9]))[0] < 1e-300
+    assert on_entries(functions.arccos, np.array([1.0]))[0] == 0.0
+    assert np.isnan(on_entries(functions.exp, np.array([np.nan]))[0])
 
 
 @pytest.mark.portability
 @pytest.mark.parametrize(("part", "twin"), [(0, "sinpi"), (1, "cospi")])
 def test_sine_and_cosine_are_accurate_to_rounding(part, twin):
     """Of pi t in mpmath: the argument 2 pi t in doubles is already off by a rounding error."""
-    ours = elementwise(njit(lambda t: vectormath.sincos_turns(t)[part]))(UNIT)
-    assert np.abs(ours - exact(twin, 2.0 * UNIT)).max() < 1e-15
+
+    def of_turns(e, x):
+        return functions.sincos_turns(e, x)[part]
+
+    assert np.abs(on_entries(of_turns, UNIT) - exact(twin, 2.0 * UNIT)).max() < 1e-15
+    single = UNIT.astype(np.float32)
+    assert np.abs(on_entries(of_turns, single) - exact(twin, 2.0 * single)).max() < 3e-7
+
+
+@pytest.mark.portability
+@pytest.mark.parametrize("name", ["tanh", "logistic", "softplus", "normal_cdf", "whole_exp"])
+def test_single_precision_has_its_own_polynomials(name):
+    """Those of double precision, rounded, to 6 units in the last place."""
+    x = np.linspace(-9.0, 9.0, 20_001).astype(np.float32)
+    function = getattr(functions, name)
+    ours, double = on_entries(function, x), on_entries(function, x.astype(np.float64))
+    np.testing.assert_allclose(ours, double, rtol=6 * 2.0**-23 * (1 + 40 * (name == "normal_cdf")))
 
 
 # The known answers published with the generator (Random123, kat_vectors).
@@ -100,16 +110,24 @@ def draws() -> Draws:
     return Draws(KEY, torch.arange(FIRST, FIRST + LANES), STEP, SLOT, compiled=False)
 
 
+def numbers(kind, shape, integers, paths=LANES, dtype=np.float64, **named):
+    """Random numbers of consecutive paths from emitted code."""
+    places = {"first": FIRST, "step": STEP, **named}
+    return random_numbers(kind, shape, integers, paths, KEY, dtype, **places)
+
+
 @pytest.mark.portability
 @pytest.mark.parametrize("count", [1, 2, 19, 64])
 def test_normals_are_the_same_numbers_in_torch_and_compiled(count):
-    out = np.empty((count + 1, LANES))
-    fill_normals(out, count, 1.0, KEY, PATHS, SLOT, 0)
+    """Also those that single precision rounds when it is asked to."""
+    ours = numbers("normal", (1, count), (SLOT,))[:, 0]
     weights = np.empty((LANES, count))
     fill_weights(weights, KEY, PATHS, SLOT, 0)
     twin = draws().normals_at(SLOT, 0, count).numpy()
-    np.testing.assert_allclose(out[:count].T, twin, atol=5e-15)
+    np.testing.assert_allclose(ours, twin, atol=5e-15)
     np.testing.assert_allclose(weights, twin, atol=5e-15)
+    rounded = numbers("normal", (1, count), (SLOT,), dtype=np.float32, rounded=True)[:, 0]
+    np.testing.assert_allclose(rounded, twin, rtol=2.0**-23)
 
 
 @pytest.mark.portability
@@ -141,44 +159,40 @@ def test_normals_may_be_asked_for_in_pieces():
 @pytest.mark.parametrize("dof", [7, 8, 64, 10**6])
 def test_wishart_factors_are_the_same_numbers_in_torch_and_compiled(dof):
     m = 5
-    buf = np.zeros((m * m + m * (m - 1) // 2 + m + 1, LANES))
-    fill_bartlett(buf, 0, m, dof, m * m, KEY, PATHS, SLOT)
-    ours = buf[: m * m].T.reshape(LANES, m, m)
+    ours = numbers("wishart", (m, m), (SLOT, dof))
+    single = numbers("wishart", (m, m), (SLOT, dof), dtype=np.float32)
+    expected = ours[:, range(m), range(m)]
+    np.testing.assert_allclose(single[:, range(m), range(m)], expected, rtol=2.0**-23)
     np.testing.assert_allclose(ours, draws().wishart_factor(m, dof).numpy(), rtol=1e-12)
 
 
-def many_normals(rows: int, tiles: int) -> np.ndarray:
-    """Normals (steps x pairs, samples): consecutive integers in every direction."""
-    out = np.empty((tiles, rows, LANES))
-    for t in range(tiles):
-        paths = path_words(np.arange(LANES) + t * LANES, STEP)
-        fill_normals(out[t], rows, 1.0, KEY, paths, SLOT, 0)
-    return np.moveaxis(out, 1, 0).reshape(rows, -1)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_normals_are_normal_and_neighbours_independent(dtype):
+    """KS at 2 10^6 numbers (an error of 2 % of scale is rejected), and correlations of neighbours.
 
-
-def test_normals_are_normal_and_neighbours_independent():
-    """KS at 10^6 numbers (an error of 2 % of scale is rejected), and correlations of neighbours."""
-    x = many_normals(100, 320)
+    Single precision has numbers of its own, four from a block; they are independent in a block too.
+    """
+    drawn = numbers("normal", (1, 100), (SLOT,), 20_480, np.dtype(dtype), first=0)
+    x = drawn[:, 0].T.astype(np.float64)
     assert stats.kstest(x.ravel(), "norm").pvalue > 1e-3
     assert stats.kstest(1.02 * x.ravel(), "norm").pvalue < 1e-6  # negative control
     bound = 5.0 / np.sqrt(x.size)
-    for a, b in [(x[0::2], x[1::2]), (x[:-2], x[2:]), (x[:, :-1], x[:, 1:])]:
+    pairs = [(x[0::2], x[1::2]), (x[:-2], x[2:]), (x[0::4], x[3::4]), (x[:, :-1], x[:, 1:])]
+    for a, b in pairs:
         assert abs(np.mean(a * b)) < bound * np.sqrt(x.size / a.size)
         assert abs(np.mean((a**2 - 1) * (b**2 - 1))) < 2 * bound * np.sqrt(x.size / a.size)
 
 
 @pytest.mark.parametrize("dof", [2, 3, 5, 64, 10**6])
 def test_chi_variables_have_their_law(dof):
-    """KS of 40,000 squares, and of the law with one degree of freedom more (up to 64) rejected."""
-    tiles = 1250
-    out = np.empty((tiles, 2, LANES))
-    for t in range(tiles):
-        fill_chi(out[t], dof + 1, KEY, path_words(np.arange(LANES) + t * LANES, STEP), SLOT)
-    square = out[:, 1].ravel() ** 2
+    """KS of 80,000 squares, and of the law with one degree of freedom more (up to 64) rejected."""
+    factors = numbers("wishart", (2, 2), (SLOT, dof + 1), 80_000, first=0)
+    out = np.diagonal(factors, axis1=1, axis2=2).T
+    square = out[1] ** 2
     assert stats.kstest(square, stats.chi2(dof).cdf).pvalue > 1e-3
     if dof <= 64:
         assert stats.kstest(square, stats.chi2(dof + 1).cdf).pvalue < 1e-6
-    assert stats.kstest(out[:, 0].ravel() ** 2, stats.chi2(dof + 1).cdf).pvalue > 1e-3
+    assert stats.kstest(out[0] ** 2, stats.chi2(dof + 1).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("dof", [3, 4, 5, 6, 40])
@@ -212,7 +226,7 @@ def test_chi_without_looking_is_chi(monkeypatch):
 def test_the_normal_distribution_function_is_accurate_to_rounding():
     """Absolute everywhere, and relative in the tail, where 1 - Phi would lose all digits."""
     x = np.concatenate([np.linspace(-9.0, 9.0, 100_001), [-1e9, 1e9]])
-    ours, exact = elementwise(vectormath.normal_cdf)(x), special.ndtr(x)
+    ours, exact = on_entries(functions.normal_cdf, x), special.ndtr(x)
     assert np.abs(ours - exact).max() < 2e-15
     tail = (x > -9.0) & (x < 0.0)
     assert np.abs(ours[tail] / exact[tail] - 1.0).max() < 5e-14

@@ -14,20 +14,19 @@ from torch import Tensor
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.jit import LANES, tile_buffer
-from shaped_attention.numerics.operations import simple
 from shaped_attention.numerics.operations.orthonormal import (
     by_torch,
     orthonormal,
     traced_orthonormal,
 )
 from shaped_attention.numerics.operations.registry import OPERATIONS, operation, primitive
-from shaped_attention.numerics.operations.stacks import table_of
 from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import Program, assemble
+from tests.emitted import run_program
 from tests.test_tangents import UNARY, WIDE, normals
 
 Array = NDArray[np.float64]
+PATHS = 64
 Row = tuple[Callable[[Any], Any], tuple[int, int]]
 
 
@@ -72,28 +71,21 @@ def traced(name: str) -> Program:
     return assemble(graph, [entry], [function(entry).value()])
 
 
-def on_a_tile(program: Program, x: Array) -> Array:
-    """Run a program for the paths of a tile, an instruction at a time."""
-    buf, numbers = tile_buffer(program.rows), table_of(program.scalars or [0.0], np.zeros(1))[0]
-    (start, _), (out, (rows, columns)) = program.inputs[0], program.outputs[0]
-    buf[start : start + x[0].size, :LANES] = x.reshape(LANES, -1).T
-    for offset, entries in program.constants:
-        buf[offset : offset + entries.size] = entries.reshape(-1, 1)
-    for line in program.code:
-        simple(line, numbers, buf)
-    return buf[out : out + rows * columns, :LANES].T.reshape(LANES, rows, columns)
+def in_code(program: Program, x: Array) -> Array:
+    """Run a program with one result as emitted code."""
+    return run_program(program, x)[0]
 
 
 @pytest.mark.quick
 @pytest.mark.portability
 @pytest.mark.parametrize("name", ROWS)
 def test_executors_agree(name: str) -> None:
-    """Torch, tiles and library routines."""
+    """Torch, emitted code and library routines."""
     function, shape = ROWS[name]
-    x, program = normals(LANES, *shape), traced(name)
+    x, program = normals(PATHS, *shape), traced(name)
     expected, entries = function(x).numpy(), x.numpy()
-    (values,) = Plan.of(program, lambda _: None, np.zeros(1)).run([entries], np.arange(LANES), 0)
-    for result in (on_a_tile(program, entries), values):
+    (values,) = Plan.of(program, lambda _: None, np.zeros(1)).run([entries], np.arange(PATHS), 0)
+    for result in (in_code(program, entries), values):
         np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-11)
 
 
@@ -120,13 +112,13 @@ def test_operations_of_a_constant(name: str) -> None:
 )
 def test_small_matrices(function: Any, power: int, scale: float) -> None:
     """The kernel of covariances, and unit rows, with their tangents."""
-    v = normals(LANES, 3, 5)
-    v, d = v @ v.mT, normals(LANES, 3, 3)
+    v = normals(PATHS, 3, 5)
+    v, d = v @ v.mT, normals(PATHS, 3, 3)
     d = d + d.mT
     graph = Graph()
     x = graph.node("input", (), (3, 3))
     program = assemble(graph, [x], [function(x).value()])
-    small = on_a_tile(program, scale * v.numpy()) / scale**power
+    small = in_code(program, scale * v.numpy()) / scale**power
     np.testing.assert_allclose(small, function(v).numpy(), rtol=1e-12)
     expected, moved = function(Dual(v, (d,))), function(Dual(scale * v, (scale * d,)))
     for a, b in ((moved.value, expected.value), (moved.tangents[0], expected.tangents[0])):
@@ -138,9 +130,9 @@ def test_what_is_not_a_number_is_no_correlation() -> None:
     graph = Graph()
     x = graph.node("input", (), (2, 2))
     program = assemble(graph, [x], [pr.arc_cosine_kernel(x).value()])
-    v = np.tile([[1.0, np.nan], [np.nan, 1.0]], (LANES, 1, 1))
-    (stacks,) = Plan.of(program, lambda _: None, np.zeros(1)).run([v], np.arange(LANES), 0)
-    for result in (on_a_tile(program, v), stacks):
+    v = np.tile([[1.0, np.nan], [np.nan, 1.0]], (PATHS, 1, 1))
+    (stacks,) = Plan.of(program, lambda _: None, np.zeros(1)).run([v], np.arange(PATHS), 0)
+    for result in (in_code(program, v), stacks):
         assert np.isnan(result[:, 0, 1]).all()
 
 
@@ -194,9 +186,11 @@ def test_every_operation_has_a_row() -> None:
 def test_a_missing_face_is_an_error() -> None:
     """When it is registered, that is when its file is imported."""
     with pytest.raises(TypeError, match="growth"):
-        operation("cube", tile=None, blas=np.power)
+        operation("cube", entry=None, blas=np.power)
+    with pytest.raises(TypeError, match="one emission"):
+        operation("cube", blas=np.power, growth=max)
     with pytest.raises(TypeError, match="registered twice"):
-        operation("softmax", tile=None, blas=np.power, growth=max)
+        operation("softmax", entry=None, blas=np.power, growth=max)
     with pytest.raises(TypeError, match="one rule for tangents"):
         primitive(trace=lambda x: x)
     assert "cube" not in OPERATIONS

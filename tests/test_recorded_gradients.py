@@ -119,7 +119,11 @@ def test_chunks_and_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> No
     ("reason", "layer", "changes"),
     [
         ("gradients that span the width", A(0.5), {"width": 6}),
-        ("tiles that do not fit into the memory", M(0.5), {"memory": 2**24, "width": 1024}),
+        (
+            "vectors of samples that do not fit",
+            M(0.5),
+            {"memory": 2**24, "width": 1024},
+        ),
     ],
 )
 def test_what_torch_takes_back(
@@ -286,9 +290,9 @@ def test_random_numbers_are_operations() -> None:
 
 
 @pytest.mark.quick
-def test_tiles_of_parts() -> None:
+def test_vectors_of_parts() -> None:
     parts = [np.random.default_rng(k).normal(size=(70, 2, k + 1)) for k in range(2)]
-    state = layer_programs.tiled(parts)
-    assert state.shape == (2, 6, 64)
-    for part, other in zip(parts, layer_programs.untiled(state, [(2, 1), (2, 2)], 70), strict=True):
+    state = layer_programs.in_vectors(parts, 16)
+    assert state.shape == (5, 6, 16)
+    for part, other in zip(parts, layer_programs.apart(state, [(2, 1), (2, 2)], 70), strict=True):
         np.testing.assert_array_equal(part, other)

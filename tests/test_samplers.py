@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from shaped_attention.samplers.steppers.tiles import TileStepper
 
 import shaped_attention.samplers.network as network_module
 from shaped_attention import (
@@ -22,7 +23,6 @@ from shaped_attention.numerics import named_numbers
 from shaped_attention.numerics.draws import stream_key
 from shaped_attention.numerics.threefry import fill_weights, path_words
 from shaped_attention.numerics.vector_products import multiply_weights
-from shaped_attention.samplers.steppers.tiles import TileStepper
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]

@@ -35,7 +35,9 @@ _WHOLE_EXP = {"double": (-746.0, 710.0), "float": (-104.0, 89.0)}
 _TANH_STOP = 0.3
 
 
-def _fit(function: Callable[[Array], Array], start: float, stop: float, degree: int) -> Coefficients:
+def _fit(
+    function: Callable[[Array], Array], start: float, stop: float, degree: int
+) -> Coefficients:
     """Return the coefficients (constant first) of a Chebyshev interpolant on [start, stop]."""
     chebyshev = Chebyshev.interpolate(function, degree, domain=[start, stop])
     return tuple(float(c) for c in chebyshev.convert(domain=[-1, 1], kind=Polynomial).coef)

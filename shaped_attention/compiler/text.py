@@ -420,7 +420,9 @@ class Emitter:
 
     def write_row(self, x: Real, base: str, row: Int) -> None:
         """Write a row of memory in any case."""
-        self.put(f"store {self.vector} {self.value(x)}, ptr {self.at(base, row)}, align {self.bits // 8}")
+        self.put(
+            f"store {self.vector} {self.value(x)}, ptr {self.at(base, row)}, align {self.bits // 8}"
+        )
 
     def forget(self, base: str, first: int, count: int) -> None:
         """Let registers go whose rows a function has written."""
@@ -452,7 +454,7 @@ class Emitter:
         sums: Sequence[Real] = (),
         may_be_empty: bool = False,
     ) -> list[Real]:
-        """Run `body(i, sums)`, which returns the new sums, for i = first, first + step, ... < end."""
+        """Run `body(i, sums)` for i = first, first + step, ... < end; it returns the new sums."""
         known = isinstance(first, int) and isinstance(end, int)
         if known and (not self.rolled or end - first <= step):  # type: ignore[operator]
             values: Sequence[Real] = sums

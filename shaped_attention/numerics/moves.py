@@ -327,7 +327,7 @@ class Mover:
     def _add(self, e: Emitter, results: list[View]) -> None:
         """Emit adding drift and noise, unless that overflows."""
         drift, noise = results
-        (rows, columns), = self._state_shapes()
+        ((rows, columns),) = self._state_shapes()
         old, new = View("%buf", 0, columns), View("%work", e.take(rows * columns), columns)
         flat = all(x.contiguous(columns) for x in results)
         total = self._sum(e, (rows, columns), flat, lambda i, j: _kept(
@@ -372,9 +372,7 @@ class Mover:
         with e.when(e.some(over)), e.in_loops():
             now = self._sum(e, (1, self.size), True, lambda _, j: e.load_row("%buf", j))
             moderate = min(MODERATE_FACTOR, most**0.5)
-            broken = e.both(
-                e.compare("uno", total, total), e.compare("olt", now, moderate)
-            )
+            broken = e.both(e.compare("uno", total, total), e.compare("olt", now, moderate))
             with e.typed("double"):
                 time = e.load_as("double", times)
                 e.store_as("double", e.select(broken, float("nan"), time), times)
@@ -520,6 +518,7 @@ class Mover:
 
     def _write_burst(self, e: Emitter) -> None:
         size, lanes = self.size, e.lanes
+
         def keep(results: list[View]) -> None:
             """Leave one number in %lane."""
             e.write_row(results[0].load(e, 0, 0), "%lane", 0)
@@ -626,7 +625,9 @@ class Mover:
             e.write_row(self._from_double(e, used), "%buf", size)
             taken = e.load_as("i64", lane["taken"])
             numbers = e.load_as("i64", lane["numbers"])
-            _store_words(e, e.new(f"add {e.of('i64')} {numbers}, {e.splat('%first', 'i64')}"), taken)
+            _store_words(
+                e, e.new(f"add {e.of('i64')} {numbers}, {e.splat('%first', 'i64')}"), taken
+            )
             self._call_step(e, step, 1, "%row", moving, lane["stops"], "%times")
             mask = _load_mask(e, moving)
             one = e.new(f"zext {e.of('i1')} {mask} to {e.of('i64')}")

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.graph import Node, needed
+from shaped_attention.numerics.moves import table_of
 from shaped_attention.numerics.operations.hidden import COLUMNS, HiddenUnits, scalars_inside
 from shaped_attention.numerics.operations.random import draw
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.operations.stacks import Memory, Place, Step, is_large
-from shaped_attention.numerics.moves import table_of
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Depths
 from shaped_attention.numerics.threads import ALONE, Team
@@ -88,9 +88,10 @@ class Plan:
                 if id(node.inside) not in units:
                     units[id(node.inside)] = HiddenUnits(node)
                 inside = units[id(node.inside)]
+            table = table_of([*node.scalars, *scalars_inside(node)], depths)
             self.steps.append(
                 Step(
-                    node, inputs, k, tuple(ends), table_of([*node.scalars, *scalars_inside(node)], depths), address,
+                    node, inputs, k, tuple(ends), table, address,
                     self.normals, inside,
                 )
             )  # fmt: skip

@@ -90,7 +90,7 @@ def assemble(graph: Graph, inputs: Sequence[Matrix], outputs: Sequence[Matrix]) 
 
 
 def _copied(output: Matrix) -> Matrix:
-    """Return a copy of an output that is an input or a constant, which have no rows of their own."""
+    """Return a copy of an output that is an input or a constant."""
     node = output.node
     if node.kind not in ("input", "constant"):
         return output

@@ -215,4 +215,3 @@ def emit_node(e: Emitter, here: Here) -> None:
         here.out.store(e, entry(e, here.scalars, *values), i, j)  # type: ignore[arg-type]
 
     entries(e, shape, put, flat)
-

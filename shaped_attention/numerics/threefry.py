@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.jit import LANES, kernel, scalar
+from shaped_attention.numerics.jit import kernel, scalar
 from shaped_attention.numerics.vectormath import (
     bits_to_float,
     log,
@@ -85,13 +85,6 @@ def counter(slot, pair, sample, step):  # type: ignore[no-untyped-def]
     return (_U64(slot) << _U64(40)) | _U64(pair), (_U64(sample) << _U64(32)) | _U64(step)
 
 
-@kernel
-def count_paths(out, first, step):  # type: ignore[no-untyped-def]
-    """Write the second counter words of the samples first, first + 1, ... at a step."""
-    for p in range(out.shape[0]):
-        _, out[p] = counter(0, 0, first + p, step)
-
-
 def path_words(samples: Any, step: Any) -> NDArray[np.uint64]:
     """Return the second counter words of samples (count,) at a step, or each at its own step."""
     numbers = np.atleast_1d(np.asarray(samples, dtype=np.uint64))
@@ -99,32 +92,10 @@ def path_words(samples: Any, step: Any) -> NDArray[np.uint64]:
 
 
 @kernel
-def fill_normals(out, count, scale, key, paths, slot, pair):  # type: ignore[no-untyped-def]
-    """Write `count` normals times `scale` into rows of `out` (rows, LANES), one path per lane.
-
-    Rows 2k and 2k + 1 hold the pair of index `pair` + k for the paths whose second counter words
-    (sample and step, see `counter`) are `paths` (LANES,); an odd `count` writes one extra row, for
-    which `out` must have room.
-    """
-    prefer_wide_vectors()
-    k0, k1 = key[0], key[1]
-    first, second = np.empty(LANES, np.uint64), np.empty(LANES, np.uint64)
-    for k in range((count + 1) // 2):
-        c0, _ = counter(slot, pair + k, 0, 0)
-        # Two loops: a processor looks only so far ahead, and each number is a long chain.
-        for p in range(LANES):
-            first[p], second[p] = threefry(k0, k1, c0, paths[p])
-        for p in range(LANES):
-            a, b = normal_pair(first[p], second[p])
-            out[2 * k, p] = scale * a
-            out[2 * k + 1, p] = scale * b
-
-
-@kernel
 def fill_weights(out, key, paths, slot, pair):  # type: ignore[no-untyped-def]
     """Write normals into `out` (samples, count), row s for the path with counter word paths[s].
 
-    Element 2k + i is the i-th normal of the pair of index `pair` + k, as in `fill_normals`.
+    Element 2k + i is the i-th normal of the pair of index `pair` + k, of its slot.
     """
     prefer_wide_vectors()
     k0, k1 = key[0], key[1]

@@ -113,7 +113,7 @@ class LayerPrograms:
             raise RecordingError("matrices as large as these")
         # Samples move in whole vectors.
         if 8.0 * lanes * (rows * thread_count("cpu") + self.entries) > spec.memory:
-            raise RecordingError("vectors of samples that do not fit into the memory allowed")
+            raise RecordingError("vectors of samples that do not fit into the memory")
         for number in range(len(self._layers)):
             self._check(number)
 

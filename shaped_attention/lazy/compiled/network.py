@@ -49,7 +49,9 @@ class CompiledNetwork:
 
     def forward(self) -> Rows:
         """Return the tokens X_L, and keep those of all layers."""
-        start = in_vectors([x.numpy() for x in start_of(self._spec, self._width, self.source).parts], self._lanes)
+        start = in_vectors(
+            [x.numpy() for x in start_of(self._spec, self._width, self.source).parts], self._lanes
+        )
         sizes = [size_of(program.leaving) for program in self._layers]
         self._states = [start, *(np.empty((len(start), size, self._lanes)) for size in sizes)]
 
@@ -66,7 +68,9 @@ class CompiledNetwork:
 
     def measured(self, gradients: Sequence[Rows]) -> Iterator[dict[str, Tensor]]:
         """Yield what is measured of the gradients of each layer, from the last to the first."""
-        above = in_vectors([x.numpy() for x in seen_below(stacked(gradients), self._values)], self._lanes)
+        above = in_vectors(
+            [x.numpy() for x in seen_below(stacked(gradients), self._values)], self._lanes
+        )
         measures = [list(layer.measures.values()) for layer in self._layers]
         results = [np.empty((len(above), size_of(shapes), self._lanes)) for shapes in measures]
 

@@ -207,16 +207,32 @@ def _emit_lower(e: Emitter, here: Here) -> None:
     sums(e, rest, rows, columns, True, lambda x, i: lengths.store(e, x, i, 0))
     level = _level(e) ** 2
 
+    def products(i: Int, others: Sequence[Int]) -> list[Real]:
+        """Emit the products of row i with itself and with others."""
+
+        def add(k: Int, totals: Sequence[Real]) -> list[Real]:
+            x = rest.load(e, i, k)
+            terms = [x, *(rest.load(e, j, k) for j in others)]
+            return [e.fma(x, z, total) for z, total in zip(terms, totals, strict=True)]
+
+        return e.loop(0, columns, 1, add, [0.0] * (1 + len(others)))
+
+    def divide(i: Int, inverse: Real, others: Sequence[tuple[Int, Real]]) -> None:
+        """Emit dividing row i by its length, and taking it off from others."""
+
+        def entry(k: Int, _: object) -> None:
+            unit = e.fmul(rest.load(e, i, k), inverse)
+            rest.store(e, unit, i, k)
+            for j, part in others:
+                rest.store(e, e.fma(e.neg(part), unit, rest.load(e, j, k)), j, k)
+
+        e.loop(0, columns, 1, entry)
+
     def block(first: Int, wide: int) -> None:
         for y in range(wide):
             here, others = e.add(first, y), range(y + 1, wide)
 
-            def products(k: Int, totals: Sequence[Real], here: Int = here) -> list[Real]:
-                x = rest.load(e, here, k)
-                terms = [x, *(rest.load(e, e.add(first, z), k) for z in others)]
-                return [e.fma(x, z, total) for z, total in zip(terms, totals, strict=True)]
-
-            square, *along = e.loop(0, columns, 1, products, [0.0] * (wide - y))
+            square, *along = products(here, [e.add(first, z) for z in others])
             length, inverse = _pivot(e, square, level, lengths.load(e, here, 0))
             out.store(e, length, here, here)
             parts = [e.fmul(x, inverse) for x in along]
@@ -224,15 +240,8 @@ def _emit_lower(e: Emitter, here: Here) -> None:
                 out.store(e, part, e.add(first, z), here)
                 out.store(e, 0.0, here, e.add(first, z))
 
-            def take_off(k: Int, _: object, here: Int = here) -> None:
-                unit = e.fmul(rest.load(e, here, k), inverse)
-                rest.store(e, unit, here, k)
-                for z, part in zip(others, parts, strict=True):
-                    there = e.add(first, z)
-                    left = e.fma(e.neg(part), unit, rest.load(e, there, k))
-                    rest.store(e, left, there, k)
-
-            e.loop(0, columns, 1, take_off)
+            below_it = [(e.add(first, z), x) for z, x in zip(others, parts, strict=True)]
+            divide(here, inverse, below_it)
 
         def below(i: Int, high: int) -> None:
             parts = dots(e, rest, rest.mT, (i, first), (high, wide), (0, columns))

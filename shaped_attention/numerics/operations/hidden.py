@@ -98,7 +98,9 @@ def _emit(e: Emitter, here: Here) -> None:
     normals = View("%work", e.take(each * _UNITS + 4), each)
     places = [(i, j) for i in range(rows) for j in range(i + 1)]
 
-    def chunks(body: Callable[[int, Sequence[Real]], Sequence[Real]], start: list[Real]) -> list[Real]:
+    def chunks(
+        body: Callable[[int, Sequence[Real]], Sequence[Real]], start: list[Real]
+    ) -> list[Real]:
         """Draw some units at a time; `body(units, sums)` adds them."""
 
         def chunk(units: int) -> Callable[[Int, Sequence[Real]], Sequence[Real]]:
@@ -114,8 +116,8 @@ def _emit(e: Emitter, here: Here) -> None:
             sums = list(chunk(count % _UNITS)(count // _UNITS, sums))
         return sums
 
-    def column(u: Int, copy: int) -> list[Real]:
-        g = [normals.load(e, u, copy * inner + k) for k in range(inner)]
+    def column(u: Int, argument: int) -> list[Real]:
+        g = [normals.load(e, u, argument * inner + k) for k in range(inner)]
         hidden = []
         for i in range(rows):
             x: Real = 0.0
@@ -126,7 +128,7 @@ def _emit(e: Emitter, here: Here) -> None:
 
     def carried(units: int, sums: Sequence[Real]) -> Sequence[Real]:
         def unit(u: Int, sums: Sequence[Real]) -> list[Real]:
-            columns = [column(u, copy) for copy in range(copies)]
+            columns = [column(u, k) for k in range(copies)]
             s = [act(values) for values in zip(*columns, strict=True)]
             return [e.fma(s[i], s[j], x) for (i, j), x in zip(places, sums, strict=True)]
 
@@ -143,8 +145,8 @@ def _emit(e: Emitter, here: Here) -> None:
     hidden = [View("%work", e.take(rows * _UNITS), _UNITS) for _ in range(copies)]
 
     def blocked(units: int, _: object) -> list[Real]:
-        for copy, h in enumerate(hidden):
-            g = normals.columns(copy * inner).mT
+        for k, h in enumerate(hidden):
+            g = normals.columns(k * inner).mT
             then = (lambda x: act([x])) if copies == 1 else (lambda x: x)
             multiply(e, h, factor, g, (rows, inner, units), Zeros(lower=lower), then=then)
         if copies > 1:

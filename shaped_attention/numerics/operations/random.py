@@ -79,9 +79,7 @@ def _wishart(e: Emitter, here: Here) -> None:
             may_be_empty=True,
         )  # fmt: skip
         here.out.store(e, diagonal.load(e, i, 0), i, i)
-        e.loop(
-            e.add(i, 1), rows, 1, lambda j, _: here.out.store(e, 0.0, i, j), may_be_empty=True
-        )
+        e.loop(e.add(i, 1), rows, 1, lambda j, _: here.out.store(e, 0.0, i, j), may_be_empty=True)
 
     e.loop(0, rows, 1, row)
 

@@ -42,6 +42,7 @@ else:
 
 Orders: TypeAlias = list[float]
 
+
 @dataclass(frozen=True)
 class Here:
     """Where a node is emitted.

@@ -14,7 +14,14 @@ from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.entrywise import sign, sqrt
-from shaped_attention.numerics.operations.registry import Here, M, linear, operation, primitive, tensor
+from shaped_attention.numerics.operations.registry import (
+    Here,
+    M,
+    linear,
+    operation,
+    primitive,
+    tensor,
+)
 from shaped_attention.numerics.operations.stacks import Place, Step, plain
 
 Array = NDArray[np.float64]
