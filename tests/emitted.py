@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.llvm import Target, compiled
-from shaped_attention.compiler.text import Emitter
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.moves import Mover
+from shaped_attention.numerics.mover import Mover
 from shaped_attention.numerics.program import Program, assemble
 
 Array = NDArray[Any]

@@ -4,5 +4,5 @@
 `functions` has elementary functions, `random` the random numbers, `matrices` products and loops
 over entries, and `llvm` turns text into code in this process. What is emitted does not depend on
 who emits it: the operations of descriptions (`numerics.operations`) and the steps of paths
-(`numerics.step`, `numerics.moves`) use the same words.
+(`numerics.step`, `numerics.mover`) use the same words.
 """

@@ -17,7 +17,8 @@ from numpy.polynomial.chebyshev import cheb2poly
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
-from shaped_attention.compiler.text import Emitter, Real
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.text import Real
 
 Array = NDArray[np.float64]
 Coefficients = tuple[float, ...]

@@ -13,7 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.compiler.text import Emitter, Int, Real
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.text import Int, Real
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,14 @@ class View:
         """Return the rows from one on."""
         return replace(self, offset=_plus(self.offset, first * self.down))
 
+    def reshaped(self, shape: tuple[int, int]) -> View:
+        """Return the entries of a contiguous matrix in the same order."""
+        return replace(self, down=shape[1])
+
+    def diagonal(self) -> View:
+        """Return the diagonal as a column."""
+        return replace(self, down=self.down + self.along, along=0)
+
     def contiguous(self, columns: int) -> bool:
         """Return whether entries follow each other row by row."""
         return self.along == 1 and self.down == columns and not self.shared
@@ -106,6 +115,14 @@ class Constant:
         """Return the columns from one on."""
         return Constant(self.data[first:] if self.transposed else self.data[:, first:],
                         self.transposed)  # fmt: skip
+
+    def reshaped(self, shape: tuple[int, int]) -> Constant:
+        """Return the entries in the same order."""
+        return Constant(self.data.reshape(shape))
+
+    def diagonal(self) -> Constant:
+        """Return the diagonal as a column."""
+        return Constant(np.diagonal(self.data)[:, None])
 
     def contiguous(self, columns: int) -> bool:
         """Return whether all entries are the same."""
@@ -254,6 +271,21 @@ def copy(e: Emitter, out: View, a: Operand, shape: tuple[int, int]) -> None:
     """Emit a copy."""
     flat = a.contiguous(shape[1]) and out.contiguous(shape[1])
     entries(e, shape, lambda i, j: out.store(e, a.load(e, i, j), i, j), flat)
+
+
+def write(
+    e: Emitter,
+    out: View,
+    a: Operand,
+    shape: tuple[int, int],
+    change: Callable[[Real], Real] = lambda x: x,
+) -> None:
+    """Emit a copy, with a change, to memory that others read."""
+
+    def put(i: Int, j: Int) -> None:
+        e.write_row(change(a.load(e, i, j)), out.base, out.row(e, i, j))
+
+    entries(e, shape, put)
 
 
 def sums(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.functions import log, sincos_turns
-from shaped_attention.compiler.text import Emitter, Int, Real
+from shaped_attention.compiler.text import Int, Real
 
 PARITY = 0x1BD11BDAA9FC1A22
 ROTATIONS = ((16, 42, 12, 31), (16, 32, 24, 21))

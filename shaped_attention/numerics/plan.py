@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.graph import Node, needed
-from shaped_attention.numerics.moves import table_of
+from shaped_attention.numerics.mover import table_of
 from shaped_attention.numerics.operations.hidden import COLUMNS, HiddenUnits, scalars_inside
 from shaped_attention.numerics.operations.random import draw
 from shaped_attention.numerics.operations.registry import OPERATIONS

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import Constant, View, entries
-from shaped_attention.compiler.text import Emitter, Real, TooLongError
+from shaped_attention.compiler.text import Real, TooLongError
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.operations.hidden import scalars_inside
 from shaped_attention.numerics.operations.registry import OPERATIONS, Here
@@ -148,27 +149,23 @@ class StepEmission:
             parameters.append(("ptr", f"a{k}"))
             arguments.append(("ptr", self._address(view)))
             inputs.append(View(f"%a{k}", 0, view.down))
-        # A part that is in its place is no input.
         own = self._view(node)
         if node.kind == "concatenate":
-            inputs = [
-                View("%out", column, own.down)
-                if self._view(x).offset == own.offset + column and x.data is None  # type: ignore[operator]
-                and self._view(x).down == own.down else known
-                for x, column, known in zip(
-                    node.inputs, np.cumsum([0, *(x.shape[1] for x in node.inputs)]).tolist(),
-                    inputs, strict=False,
-                )
-            ]  # fmt: skip
+            column = 0
+            for k, part in enumerate(node.inputs):
+                # A part that is in its place is no input.
+                if part.data is None and self._view(part) == own.columns(column):
+                    inputs[k] = View("%out", column, own.down)
+                column += part.shape[1]
         parameters.append(("ptr", "work"))
         arguments.append(("ptr", "%work"))
         formulas = []
         for k, number in enumerate(numbers):
             if isinstance(number, Scalar):
                 place = self.program.place(number)
-                x = e.new(f"load double, ptr {e.at('%numbers', place, 'double')}, align 8")
+                loaded = e.new(f"load double, ptr {e.at('%numbers', place, 'double')}, align 8")
                 parameters.append(("double", f"s{k}"))
-                arguments.append(("double", x))
+                arguments.append(("double", loaded))
                 formulas.append(k)
         if node.address is not None:
             parameters += [("i64", "k0"), ("i64", "k1"), ("ptr", "paths")]
@@ -179,7 +176,7 @@ class StepEmission:
             scalars: list[Real] = []
             for k, number in enumerate(numbers):
                 if k not in formulas:
-                    scalars.append(float(number))  # type: ignore[arg-type]
+                    scalars.append(float(number))
                 elif node.kind == "normal":
                     scalars.append(f"%s{k}")
                 else:

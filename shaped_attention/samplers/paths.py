@@ -9,7 +9,7 @@ path depends neither on those beside it nor on how far they are.
 
 `Paths` owns times and which paths move, and a stepper gives the states. With torch and library
 routines `Paths` also stops paths at an overflow and at the radius. Compiled code takes many steps
-in a call, and applies both rules after each (`numerics.moves`).
+in a call, and applies both rules after each (`numerics.mover`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from shaped_attention.derived.state import State, covariance
-from shaped_attention.numerics.moves import MODERATE_FACTOR
+from shaped_attention.numerics.emission import MODERATE_FACTOR
 from shaped_attention.samplers.steppers import (
     NEAR,
     SHIFT,

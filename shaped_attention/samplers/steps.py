@@ -31,7 +31,7 @@ from shaped_attention.derived.reveal import seen_weights
 from shaped_attention.derived.state import State, factor_columns
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Graph, Matrix
-from shaped_attention.numerics.moves import table_of
+from shaped_attention.numerics.mover import table_of
 from shaped_attention.numerics.named_numbers import TracedNumbers
 from shaped_attention.numerics.primitives import (
     M,

@@ -24,7 +24,7 @@ from shaped_attention.blocks.base import Block, needs_means
 from shaped_attention.blocks.parameters import Parameters, at_depth, scheduled
 from shaped_attention.derived.state import factor_columns
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.moves import Mover
+from shaped_attention.numerics.mover import Mover
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.program import Program
 from shaped_attention.samplers.specification import Specification

@@ -30,7 +30,7 @@ from shaped_attention.lazy.joining import stacked
 from shaped_attention.lazy.networks import residual_space, start_of
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source, number_key
-from shaped_attention.numerics.moves import Mover
+from shaped_attention.numerics.mover import Mover
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.threads import thread_count
 from shaped_attention.samplers.specification import Specification

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from shaped_attention.compiler import functions
-from shaped_attention.compiler.text import Emitter, Int, Real
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.text import Int, Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.jit import kernel, scalar

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.compiler.text import Emitter, Real
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.text import Real
 from shaped_attention.numerics.jit import kernel
 from shaped_attention.numerics.operations.registry import operation
 from shaped_attention.numerics.operations.stacks import Place, Step, plain

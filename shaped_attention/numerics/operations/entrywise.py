@@ -10,7 +10,8 @@ import numpy as np
 from scipy import special
 
 from shaped_attention.compiler import functions
-from shaped_attention.compiler.text import Emitter, Real
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.text import Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics import vectormath as vm
 from shaped_attention.numerics.dual import Dual

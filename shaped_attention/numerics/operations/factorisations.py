@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View, copy, dots, sums
-from shaped_attention.compiler.text import EPSILON, Emitter, Int, Real
+from shaped_attention.compiler.text import EPSILON, Int, Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.dual import Dual

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.llvm import compiled
 from shaped_attention.compiler.matrices import View, Zeros, copy, entries, multiply
 from shaped_attention.compiler.random import SLOT_SHIFT, keys, normal_pair, threefry
-from shaped_attention.compiler.text import Emitter, Int, Real
+from shaped_attention.compiler.text import Int, Real
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.graph import Graph, Node, needed
 from shaped_attention.numerics.operations.products import FEWEST_TRIANGULAR

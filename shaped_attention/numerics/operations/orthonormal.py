@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View, dots
-from shaped_attention.compiler.text import EPSILON, Emitter, Int, Real
+from shaped_attention.compiler.text import EPSILON, Int, Real
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import kernel

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import Operand, View, copy, entries
-from shaped_attention.compiler.text import Emitter, Int
+from shaped_attention.compiler.text import Int
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.dual import Dual, zeros
 from shaped_attention.numerics.graph import Matrix
@@ -225,7 +225,7 @@ operation(
 )  # fmt: skip
 operation(
     "reshape", growth=1.0,
-    emit=_moved(lambda here: replace(here.inputs[0], down=here.node.shape[1])),
+    emit=_moved(lambda here: here.inputs[0].reshaped(here.node.shape)),
     blas=plain(lambda a, out: np.copyto(out, a.reshape(len(a), *out.shape[1:]))),
 )  # fmt: skip
 operation(
@@ -235,7 +235,7 @@ operation(
 operation("concatenate", emit=_concatenate, blas=_concatenate_stacks, growth=max)
 operation(
     "diagonal", growth=1.0,
-    emit=_moved(lambda here: replace(here.inputs[0], down=here.sizes(0)[1] + 1)),
+    emit=_moved(lambda here: here.inputs[0].diagonal()),
     blas=plain(lambda a, out: np.copyto(out[..., 0], np.diagonal(a, 0, -2, -1))),
 )  # fmt: skip
 operation(

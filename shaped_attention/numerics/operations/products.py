@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import Zeros, multiply
-from shaped_attention.compiler.text import Emitter
 from shaped_attention.numerics import lapack
 from shaped_attention.numerics.operations.registry import Here, operation
 from shaped_attention.numerics.operations.stacks import Place, Step, each, plain

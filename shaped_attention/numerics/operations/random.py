@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View
 from shaped_attention.compiler.random import (
     SLOT_SHIFT,
@@ -11,7 +12,7 @@ from shaped_attention.compiler.random import (
     normals_function,
     per_block,
 )
-from shaped_attention.compiler.text import Emitter, Int, Real
+from shaped_attention.compiler.text import Int, Real
 from shaped_attention.numerics.operations.registry import Here, operation
 from shaped_attention.numerics.operations.stacks import Array, Place, Step
 from shaped_attention.numerics.threefry import fill_beside, fill_weights

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import Operand, View
-from shaped_attention.compiler.text import Emitter, Real
+from shaped_attention.compiler.text import Real
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix, Node, Shape

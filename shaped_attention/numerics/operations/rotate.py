@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.compiler.text import Emitter, Int
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.text import Int
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.jit import unfused

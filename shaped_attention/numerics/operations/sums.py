@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import sums
-from shaped_attention.compiler.text import Emitter, Int, Real
+from shaped_attention.compiler.text import Int, Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix

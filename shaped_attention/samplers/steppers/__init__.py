@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.numerics.moves import LARGEST_FACTOR
+from shaped_attention.numerics.emission import LARGEST_FACTOR
 from shaped_attention.numerics.threads import thread_count
 from shaped_attention.samplers.memory import chunk_size, of_compiled
 from shaped_attention.samplers.specification import Specification

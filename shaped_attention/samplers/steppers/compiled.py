@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shaped_attention.numerics.moves import Mover, largest_factor
+from shaped_attention.numerics.emission import largest_factor
+from shaped_attention.numerics.mover import Mover
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import (
     NEAR,

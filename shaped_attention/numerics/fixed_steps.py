@@ -1,0 +1,187 @@
+"""Emission of steps of equal length: many in a call, one with its parts apart, or a program."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.matrices import View, entries, write
+from shaped_attention.compiler.text import Int
+from shaped_attention.numerics.bookkeeping import (
+    copy_rows,
+    count_paths,
+    kept,
+    load_mask,
+    one_of,
+    stop_outside,
+    store_radius,
+    store_time,
+)
+from shaped_attention.numerics.emission import Emission
+from shaped_attention.numerics.operations.random import emit_normals
+from shaped_attention.numerics.operations.registry import Here
+from shaped_attention.numerics.step import normal_rows, normals_of
+
+STEP, REPORT, DRAW, APPLY = "pppddiiiii", "pppppddiii", "piii", "ppiiii"
+"""Types of the arguments: pointers, doubles and integers."""
+
+
+def write_steps(m: Emission, e: Emitter, adding: bool) -> None:
+    """Emit `Mover.advance`."""
+    finish = _add if adding else _replace
+    more = ("alive", "stopped", "times")
+    steps = [
+        m.step(e, k, lambda results: finish(m, e, results), *more) for k in range(len(m.programs))
+    ]
+    outside = m.outside(e)
+
+    def block(b: Int, _: object) -> None:
+        alive, stopped, state = m.of_block(e, b)
+
+        def step(number: Int, _: object) -> None:
+            with e.when(e.some(load_mask(e, alive))):
+                count_paths(e, e.add("%first", e.mul(b, e.lanes)), number)
+                store_time(e, number)
+                row = e.mul(number, "%stride")
+                more = (alive, stopped, "%times")
+                calls = [
+                    partial(m.call_step, e, step, k, row, *more) for k, step in enumerate(steps)
+                ]
+                one_of(e, number, calls)
+                store_time(e, e.add(number, 1))
+                stop_outside(e, outside, alive, stopped)
+
+        with e.when(e.some(load_mask(e, alive))):
+            copy_rows(e, state, "%buf", m.size)
+            e.loop("%begin", "%end", 1, step, may_be_empty=True)
+            copy_rows(e, "%buf", state, m.size)
+
+    def body() -> None:
+        store_radius(e)
+        e.loop(0, "%blocks", 1, block)
+
+    names = "state alive stopped radius dt first begin end blocks stride"
+    m.function(e, STEP, names, body)
+
+
+def _replace(m: Emission, e: Emitter, results: list[View]) -> None:
+    """Emit the new state of the paths that move."""
+    mask, target = load_mask(e, "%alive"), 0
+    for view, (rows, columns) in zip(results, m.state_shapes, strict=False):
+        old = View("%buf", target, columns)
+        target += rows * columns
+
+        def put(i: Int, j: Int, view: View = view, old: View = old) -> None:
+            new, before = view.load(e, i, j), old.load(e, i, j)
+            if isinstance(new, str) or new != before:
+                e.write_row(e.select(mask, new, before), "%buf", old.row(e, i, j))
+
+        entries(e, (rows, columns), put, view.contiguous(columns))
+
+
+def _add(m: Emission, e: Emitter, results: list[View]) -> None:
+    """Emit adding drift and noise, unless that overflows."""
+    drift, noise = results
+    ((rows, columns),) = m.state_shapes
+    old, new = View("%buf", 0, columns), View("%work", e.take(rows * columns), columns)
+    flat = all(x.contiguous(columns) for x in results)
+    total = m.sum(e, (rows, columns), flat, lambda i, j: kept(
+        e, new, e.fadd(e.fadd(old.load(e, i, j), drift.load(e, i, j)), noise.load(e, i, j)),
+        i, j,
+    ))  # fmt: skip
+    mask = load_mask(e, "%alive")
+    mask = m.stop_overflowing(e, total, mask, "%alive", "%stopped", "%times")
+
+    def put(i: Int, j: Int) -> None:
+        x = e.select(mask, new.load(e, i, j), old.load(e, i, j))
+        e.write_row(x, "%buf", old.row(e, i, j))
+
+    entries(e, (rows, columns), put, flat)
+
+
+def write_report(m: Emission, e: Emitter) -> None:
+    """Emit `Mover.report`."""
+    shape = m.state_shapes[0]
+
+    def finish(results: list[View]) -> None:
+        drift, noise = results
+        old = View("%buf", 0, shape[1])
+        total = m.sum(e, shape, False, lambda i, j: e.fadd(
+            e.fadd(old.load(e, i, j), drift.load(e, i, j)), noise.load(e, i, j)
+        ))  # fmt: skip
+        mask = m.stop_overflowing(e, total, load_mask(e, "%alive"), "%alive", "%stopped", "%times")
+        for view, base in ((drift, "%drift"), (noise, "%noise")):
+            write(e, View(base, 0, shape[1]), view, shape, lambda x: e.select(mask, x, 0.0))
+
+    more = ("alive", "stopped", "times", "given", "drift", "noise")
+    step = m.step(e, 0, finish, *more, given=True)
+    outside = m.outside(e)
+
+    def block(b: Int, _: object) -> None:
+        alive, stopped, state = m.of_block(e, b)
+        copy_rows(e, state, "%buf", m.size)
+        store_time(e, "%point")
+        stop_outside(e, outside, alive, stopped)
+        given = e.at("%given", e.mul(b, normals_of(m.programs[0])))
+        drift = e.at("%reported", e.mul(b, m.size))
+        noise = e.at("%reported", e.mul(e.add(b, "%blocks"), m.size))
+        row = e.mul("%point", "%stride")
+        m.call_step(e, step, 0, row, alive, stopped, "%times", given, drift, noise)
+
+    def body() -> None:
+        store_radius(e)
+        e.loop(0, "%blocks", 1, block)
+
+    names = "state alive stopped given reported radius dt point blocks stride"
+    m.function(e, REPORT, names, body)
+
+
+def write_draw(m: Emission, e: Emitter) -> None:
+    """Emit `Mover.draw`."""
+    program = m.programs[0]
+    rows = normal_rows(program)
+
+    def block(b: Int, _: object) -> None:
+        count_paths(e, e.add("%first", e.mul(b, e.lanes)), "%step")
+        out = e.at("%out", e.mul(b, normals_of(m.programs[0])))
+        for node in program.nodes:
+            if node.kind != "normal":
+                continue
+            place = 2 * program.addresses.index(node.address)
+            key = [e.new(f"load i64, ptr {e.at('%keys', place + k, 'i64')}, align 8")
+                   for k in range(2)]  # fmt: skip
+            view = View(out, rows[id(node)], node.shape[1])
+            here = Here(node, view, (), (), (key[0], key[1]), m.rounded)
+            count, scale = node.shape[0] * node.shape[1], float(node.scalars[0])
+            emit_normals(e, here, view, count, node.integers[0], scale)
+
+    def body() -> None:
+        e.loop(0, "%blocks", 1, block)
+
+    m.function(e, DRAW, "out first step blocks", body)
+
+
+def write_apply(m: Emission, e: Emitter, which: int) -> None:
+    """Emit `Mover.apply` of a program."""
+    program = m.programs[which]
+    inputs = sum(r * c for r, c in program.input_shapes)
+    outputs = sum(r * c for r, c in program.result_shapes)
+
+    def finish(results: list[View]) -> None:
+        place = 0
+        for view, (rows, columns) in zip(results, program.result_shapes, strict=True):
+            write(e, View("%out", place, columns), view, (rows, columns))
+            place += rows * columns
+
+    step = m.step(e, which, finish, "out")
+
+    def block(b: Int, _: object) -> None:
+        copy_rows(e, e.at("%states", e.mul(b, inputs)), "%buf", inputs)
+        count_paths(e, e.add("%first", e.mul(b, e.lanes)), "%step")
+        out = e.at("%results", e.mul(b, outputs))
+        m.call_step(e, step, which, e.mul("%step", "%stride"), out)
+
+    def body() -> None:
+        e.loop(0, "%blocks", 1, block)
+
+    m.function(e, APPLY, "states results first step blocks stride", body)

@@ -1,0 +1,223 @@
+"""Code that moves paths: steps, counters of random numbers, stopping, overflow, and the clock.
+
+The entries of a vector of paths are in a row of memory. All bookkeeping is arithmetic on vectors,
+and only what is rare, such as a path that stops, is done lane by lane. `Mover` has the functions
+that are called from Python; they release the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.llvm import Target, compiled
+from shaped_attention.numerics.clock_bursts import BURST, write_burst
+from shaped_attention.numerics.emission import Emission
+from shaped_attention.numerics.fixed_steps import (
+    APPLY,
+    DRAW,
+    REPORT,
+    STEP,
+    write_apply,
+    write_draw,
+    write_report,
+    write_steps,
+)
+from shaped_attention.numerics.program import Layout, Program
+from shaped_attention.numerics.scalars import Depths, value
+from shaped_attention.numerics.step import emitted, normals_of
+
+Array = NDArray[Any]
+
+
+def table_of(numbers: Sequence[Any], depths: Depths) -> NDArray[np.float64]:
+    """Return scalars (steps, count), or (1, count) if they are those of all steps."""
+    columns = [np.broadcast_to(value(x, depths), depths.shape) for x in numbers]
+    table = np.stack(columns, axis=1) if columns else np.zeros((1, 0))
+    return np.ascontiguousarray(table[:1] if (table == table[0]).all() else table)
+
+
+class Mover:
+    """The code of the programs of a run.
+
+    Parameters
+    ----------
+    programs
+        One for each layer of a pattern, or those of the clock.
+    key, depths
+        Function from an address to its key, and relative depths of the steps.
+    dtype
+        Type of the numbers.
+    factors
+        Number of inputs F_g that make V = mean of F_g F_g^T.
+    """
+
+    def __init__(
+        self, programs: Sequence[Program], key: Callable[[Any], NDArray[np.uint64]],
+        depths: Depths, dtype: Any = np.float64, factors: int = 1, rounded: bool = False,
+        target: Target | None = None,
+    ) -> None:  # fmt: skip
+        self.dtype, self._programs, self._factors = np.dtype(dtype), list(programs), factors
+        self._real = "double" if self.dtype == np.float64 else "float"
+        self._rounded, self._target = rounded, target
+        scalars = [x for program in programs for x in program.scalars]
+        self._table = table_of(scalars, depths)
+        keys = [key(address) for program in programs for address in program.addresses]
+        self._keys = np.concatenate([np.zeros(0, np.uint64), *keys])
+        self._applied: dict[int, Callable[..., None]] = {}
+        self._lock = threading.Lock()
+        self.lanes = self._emitter(rolled=True, limit=np.inf).lanes
+
+    def _emitter(self, rolled: bool, limit: float) -> Emitter:
+        return Emitter(self._real, rolled=rolled, limit=limit, target=self._target)
+
+    @property
+    def size(self) -> int:
+        """Entries of the state of a path."""
+        return sum(r * c for r, c in self._programs[0].input_shapes[: self._factors])
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of the values of a step."""
+        return max(Layout(program).rows for program in self._programs)
+
+    @property
+    def normals(self) -> int:
+        """Rows of the normals of a step."""
+        return normals_of(self._programs[0])
+
+    # Functions for Python.
+
+    def advance(
+        self, state: Array, alive: Array, stopped: Array, radius: float, dt: float, first: int,
+        begin: int, end: int, adding: bool,
+    ) -> None:  # fmt: skip
+        """Take the paths of all blocks through the steps begin, ..., end - 1.
+
+        Parameters
+        ----------
+        state
+            States (blocks, size, lanes), changed in place, as are the next two.
+        alive, stopped
+            Whether a path moves, and stopping times (blocks, lanes): NaN after a step that is not a
+            number.
+        radius, dt, first
+            Stopping radius, length of a step, and number of the first path.
+        adding
+            Whether results are drift and noise to add, or the new state.
+        """
+        run = self._steps_adding if adding else self._steps
+        run(state, alive, stopped, radius, dt, first, begin, end, len(state), self._stride)
+
+    def report(
+        self, state: Array, alive: Array, stopped: Array, radius: float, dt: float, point: int,
+        given: Array, reported: Array,
+    ) -> None:  # fmt: skip
+        """Write drift and noise of a step to `reported` (2, blocks, size, lanes), 0 if stopped.
+
+        `given` (blocks, normals, lanes) are the normals. Paths that are outside or would overflow
+        stop before.
+        """
+        self._report(
+            state, alive, stopped, given, reported, radius, dt, point, len(state), self._stride
+        )
+
+    def draw(self, first: int, step: int, out: Array) -> None:
+        """Write the normals of a step into `out` (blocks, normals, lanes)."""
+        self._draw(out, first, step, len(out))
+
+    def apply(self, which: int, states: Array, first: int, step: int, results: Array) -> None:
+        """Write the results of one of the programs in a step, for all blocks.
+
+        `states` (blocks, entries of the inputs, lanes) and `results` (blocks, entries, lanes).
+        """
+        self._apply(which)(states, results, first, step, len(states), self._stride)
+
+    def burst(
+        self, active: Array, moving: Sequence[Array], first: int, radius: float, dt: float,
+        shift: float, near: float, target: int, count: int, steps: int,
+    ) -> None:  # fmt: skip
+        """Take at most `steps` steps by the clock of the paths `active`, towards a grid point.
+
+        The programs are the speed, a step, and the variance rate of log |V|. `moving` are state
+        (count, size), time left to the next grid point, number of the last one, steps taken, alive,
+        stopping time, largest speed (count,), slots of grid points, and the copies (slots, count,
+        size) of the states there.
+        """
+        row = (target - 1) * self._stride
+        self._burst(
+            active, *moving, radius, dt, shift, near, first, target, len(active), count, steps, row
+        )
+
+    @property
+    def _stride(self) -> int:
+        """Entries of the table from one step to the next."""
+        return self._table.shape[1] if len(self._table) > 1 else 0
+
+    # Compilation.
+
+    @cached_property
+    def _steps(self) -> Callable[..., None]:
+        return self._compiled(partial(write_steps, adding=False), STEP)
+
+    @cached_property
+    def _steps_adding(self) -> Callable[..., None]:
+        return self._compiled(partial(write_steps, adding=True), STEP)
+
+    @cached_property
+    def _report(self) -> Callable[..., None]:
+        return self._compiled(write_report, REPORT)
+
+    @cached_property
+    def _draw(self) -> Callable[..., None]:
+        return self._compiled(write_draw, DRAW)
+
+    @cached_property
+    def _burst(self) -> Callable[..., None]:
+        return self._compiled(write_burst, BURST)
+
+    def _apply(self, which: int) -> Callable[..., None]:
+        with self._lock:
+            if which not in self._applied:
+                program = self._programs[which]
+                self._applied[which] = self._compiled(
+                    partial(write_apply, which=which), APPLY, program
+                )
+            return self._applied[which]
+
+    def _compiled(
+        self, write: Callable[[Emission, Emitter], None], arguments: str,
+        program: Program | None = None,
+    ) -> Callable[..., None]:  # fmt: skip
+        """Return a function of arrays and numbers, whose types are letters of `arguments`.
+
+        It also gets the table, the keys, and memory for the values of a step. The largest program,
+        or the one that is given, decides whether steps are unrolled.
+        """
+        emission = Emission(self._programs, self.dtype, self._factors, self._rounded)
+        largest = max(self._programs, key=lambda p: max(rows for rows, _ in p.input_shapes))
+        e = emitted(program or largest, self._emitter, partial(write, emission))
+        types = {"p": ctypes.c_void_p, "d": ctypes.c_double, "i": ctypes.c_int64}
+        given = (types[x] for x in "pppppppp" + arguments)
+        run = compiled(e.module(), e.target).function("run", *given)
+        # Values, work, counter words, times, radii, and one more vector.
+        vector = 8 * e.lanes
+        item = self.dtype.itemsize * e.lanes
+        sizes = [emission.rows * item, e.most_work * item, *[vector] * 4]
+        starts = np.cumsum([0, *(-(-size // 64) * 64 for size in sizes)]).tolist()
+
+        def call(*values: Any) -> None:
+            memory = np.empty(starts[-1] + 64, np.uint8)
+            first = memory.ctypes.data + -memory.ctypes.data % 64
+            places = [first + start for start in starts[:-1]]
+            here = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in values]
+            run(self._table.ctypes.data, self._keys.ctypes.data, *places, *here)
+
+        return call
