@@ -15,7 +15,7 @@ from tests.example_gelu import GeluMLP
 from tests.example_linear import Linear
 
 BOTH = [sa.ShapedAttention(0.5, mask="causal"), sa.ShapedMLP(0.4)]
-COMPILED = "compiled code on tiles for float64 on the CPU, torch otherwise"
+COMPILED = "compiled code on the CPU, torch otherwise"
 
 
 @dataclass(frozen=True)

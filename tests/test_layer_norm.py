@@ -194,7 +194,7 @@ def test_a_post_norm_leaves_no_mean_and_unit_variance(name):
 @pytest.mark.parametrize("name", LAYERS)
 def test_compiled_code_gives_the_paths_of_torch(name, monkeypatch):
     fast = run(sa.simulate_chain, name, samples=70)
-    assert sa.explain(LAYERS[name][0]).chain.startswith("compiled code on tiles")
+    assert sa.explain(LAYERS[name][0]).chain.startswith("compiled code")
     monkeypatch.setattr(Specification, "compiled_device", property(lambda self: False))
     slow = run(sa.simulate_chain, name, samples=70)
     scale = np.abs(slow.V.values).max()

@@ -107,7 +107,7 @@ def test_every_family_is_compared():
 
 @pytest.mark.parametrize("std", [pytest.param(0.02, marks=pytest.mark.validation), 0.15])
 def test_models_of_llama_have_its_law(std, monkeypatch):
-    """By library routines, as models of real size run, and on tiles.
+    """By library routines, as models of real size run, and by compiled code.
 
     The logits of the twin are not divided by sqrt(d_h). At the default 0.02, where they are small,
     `test_language_models` compares a model of the library with its law.

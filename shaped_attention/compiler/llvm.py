@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +44,10 @@ class Target:
 
 @cache
 def host() -> Target:
-    """Return the processor of this process."""
+    """Return the processor of this process, or the one that Numba is told to compile for."""
+    name, features = (os.environ.get(f"NUMBA_CPU_{x}") for x in ("NAME", "FEATURES"))
+    if name is not None and features is not None:
+        return Target(name, features)
     return Target(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 

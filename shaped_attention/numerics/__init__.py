@@ -4,14 +4,12 @@ A description is written in `primitives`; each operation is one file of `operati
 faces. Torch runs a description directly (`named_numbers`, `draws`). Tracing (`graph`,
 `named_numbers`, `scalars`) turns it into a `program`, which runs in one of two ways:
 
-- on tiles of paths, for small matrices (`tile_interpreter`, `tiles`, `clock_tiles`);
+- as emitted code, a path in each lane of a vector (`step`, `mover`, and `compiler` below);
 - on stacks of samples by library routines, for large matrices and large layers (`plan`, `lapack`).
 
 `dual` has matrices with tangents. `vector_products` multiplies tokens by weights as it generates
 them. `threads` shares the operations of a program among threads and keeps libraries to one each.
-`operations.registry` tells how fast the value of a trace grows. A *tile* is an array whose last
-axis holds ``LANES`` paths: one m x m matrix per path is an array ``(m, m, LANES)``, and every loop
-over the last axis is a sequence of vector instructions. Random numbers are functions of integers
-(`threefry`, `seeds`). `covariance` defines V, and `observables` the numbers derived from it.
-Nothing here knows a block.
+`operations.registry` tells how fast the value of a trace grows. Random numbers are functions of
+integers (`threefry`, `seeds`). `covariance` defines V, and `observables` the numbers derived from
+it. Nothing here knows a block.
 """

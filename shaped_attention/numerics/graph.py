@@ -1,7 +1,7 @@
 """Tracing: a description run once on `Matrix` objects records the graph of its operations.
 
 The graph knows every size, so programs for fixed sizes follow from it: `program` turns it into
-instructions for compiled code on tiles, `plan` walks over it with library routines. A matrix
+operations whose code `step` emits, and `plan` walks over it with library routines. A matrix
 has a scalar coefficient and a transposition that are applied only when they are needed.
 """
 

@@ -134,7 +134,7 @@ WIDE = _has_wide_vectors()
 _FASTMATH = {"contract", "nsz"}
 
 kernel = functools.partial(compiled, nogil=True, error_model="numpy", fastmath=_FASTMATH)
-"""Compile a function on tiles; it releases the interpreter lock, so chunks run in parallel."""
+"""Compile a function; it releases the interpreter lock, so chunks run in parallel."""
 
 unfused = functools.partial(compiled, nogil=True, error_model="numpy")
 """Compile a function that rounds products before they are added, as NumPy does."""

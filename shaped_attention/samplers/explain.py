@@ -46,7 +46,7 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256) -> Explanation:
     >>> from shaped_attention import ShapedAttention, explain
     >>> print(explain(ShapedAttention(0.5, centring=False)))
     network  torch, with real weight matrices
-    chain    compiled code on tiles for float64 on the CPU, torch otherwise
+    chain    compiled code on the CPU, torch otherwise
     limit    none: without centring a layer changes V by order 1, not 1/n (centring=False)
     """
     check_count("tokens", tokens)
@@ -93,8 +93,8 @@ def _runs(pattern: Layers, tokens: int, width: int | None) -> str:
         failure = _failure(pattern, tokens, width)
         if failure is not None:
             return f"none: its description fails: {failure}"
-        return f"torch, in sa.eager(), on other devices or in float32; it cannot be traced: {error}"
-    return f"{stepper.name} for float64 on the CPU, torch otherwise"
+        return f"torch, in sa.eager() or on other devices; it cannot be traced: {error}"
+    return f"{stepper.name} on the CPU, torch otherwise"
 
 
 def _stepper(pattern: Layers, tokens: int, width: int | None) -> tuple[Any, Stepper]:

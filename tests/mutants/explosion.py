@@ -8,7 +8,6 @@ _ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
 _BOUNDS = "shaped_attention/theory/explosion/bounds.py"
 _CLOCK_STEP = "shaped_attention/samplers/clock_step.py"
-_CLOCK_TILES = "shaped_attention/numerics/clock_tiles.py"
 _EXACT_LAWS = "tests/exact_laws.py"
 _EXPLOSIONS = "shaped_attention/statistics/explosion_estimate.py"
 _PATHS = "shaped_attention/samplers/paths.py"
@@ -57,10 +56,10 @@ EXPLOSION = [
         ("test_clock.py::test_noise_along_a_direction_is_the_variance_of_that_entry[causal]",),
     ),
     Mutant(
-        "clock-tiles-barrier-moved-outwards",
-        _CLOCK_TILES,
-        "radius * math.exp(-shift * deviation)",
-        "radius * math.exp(shift * deviation)",
+        "clock-code-barrier-moved-outwards",
+        "shaped_attention/numerics/clock_bursts.py",
+        'e.neg(e.fmul(e.splat("%shift"), deviation))',
+        'e.fmul(e.splat("%shift"), deviation)',
         ("test_clock.py::test_executors_follow_the_same_paths[full]",),
     ),
     Mutant(

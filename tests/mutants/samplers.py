@@ -7,7 +7,6 @@ from tests.mutants.mutant import Mutant
 _DRAWS = "shaped_attention/numerics/draws.py"
 _NETWORK = "shaped_attention/samplers/network.py"
 _PATHS = "shaped_attention/samplers/paths.py"
-_TILES = "shaped_attention/samplers/steppers/tiles.py"
 _TORCH = "shaped_attention/samplers/steppers/torch_descriptions.py"
 _PROVENANCE = "shaped_attention/results/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
@@ -47,9 +46,9 @@ SAMPLERS = [
     ),
     Mutant(
         "saved-times-overshot",
-        _TILES,
-        "ends = min(begin + budget, end)",
-        "ends = begin + budget",
+        "shaped_attention/samplers/steppers/compiled.py",
+        "min(begin + budget, end), self.task",
+        "begin + budget, self.task",
         ("test_samplers.py::test_save_times_do_not_change_a_path[chain]",),
     ),
     Mutant(
@@ -187,9 +186,9 @@ SAMPLERS = [
     ),
     Mutant(
         "sde-chunks-share-numbers",
-        "shaped_attention/samplers/steppers/tiles.py",
-        "task.dt, batch.first, begin",
-        "task.dt, 0, begin",
+        "shaped_attention/samplers/steppers/compiled.py",
+        "task.radius, task.dt, batch.first, begin",
+        "task.radius, task.dt, 0, begin",
         ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result[layer0-float64-chain]",),
     ),
     Mutant(
