@@ -54,7 +54,7 @@ RUNS: dict[str, Callable[[], object]] = {
     "network, groups": lambda: sa.simulate_network(
         CAUSAL, V0, width=32, depth=3, samples=3, seed=7
     )["V"],
-    "chain, tiles": _chain,
+    "chain": _chain,
     "chain, groups": lambda: _chain(CAUSAL),
     "chain, LayerNorm": lambda: _chain(NORMED),
     "chain, smooth": lambda: _chain(GELU),

@@ -152,13 +152,13 @@ def assert_same_paths(a, b):
 def test_executors_follow_the_same_paths(name, monkeypatch):
     layer = LAYERS[name]
     options = {"times": [0.0, 0.2, 0.5], "radius": 100.0}
-    tiles = run(layer, **options)
+    compiled = run(layer, **options)
     with sa.eager():
         torch_paths = run(layer, **options)
-    assert_same_paths(tiles, torch_paths)
+    assert_same_paths(compiled, torch_paths)
     monkeypatch.setattr(blas, "by_library", lambda spec, task: True)
     few = run(layer, samples=20, **options)
-    assert_same_paths(tiles.isel(sample=slice(20)), few)
+    assert_same_paths(compiled.isel(sample=slice(20)), few)
 
 
 @pytest.mark.portability

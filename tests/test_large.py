@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from shaped_attention.samplers.steppers.tiles import TileStepper
 
 from shaped_attention import (
     Normalised,
@@ -24,6 +23,7 @@ from shaped_attention.numerics.operations import stacks
 from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steppers import blas, stepper_of
 from shaped_attention.samplers.steppers.blas import BlasStepper
+from shaped_attention.samplers.steppers.compiled import BlockStepper
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from shaped_attention.samplers.task import task_of
 
@@ -149,7 +149,7 @@ def test_sde(name, tokens, executors):
 
 
 # From rank 1 these make Gram matrices with pivots just above the level, whose roots carry the
-# root of their rounding error: all executors, tiles too, agree to 1e-5 there.
+# root of their rounding error: all executors agree to 1e-5 there.
 DELICATE = {("both", "rank 1"): 1e-4, ("causal", "rank 1"): 1e-4}
 
 
@@ -238,7 +238,7 @@ def test_a_path_that_would_overflow_stops_where_it_is(method):
 
 @pytest.mark.parametrize(
     ("tokens", "taken"),
-    [(blas.FEWEST_LARGE_TOKENS - 1, TileStepper), (blas.FEWEST_LARGE_TOKENS, BlasStepper)],
+    [(blas.FEWEST_LARGE_TOKENS - 1, BlockStepper), (blas.FEWEST_LARGE_TOKENS, BlasStepper)],
 )
 def test_the_number_of_tokens_alone_decides(tokens, taken):
     for samples, chunk, dtype in ((1, None, "float64"), (200, 1, "float64"), (1, 1, "float32")):

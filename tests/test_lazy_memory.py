@@ -76,7 +76,7 @@ def test_gradients(name: str, loss: str, estimates: list[float]) -> None:
 
 
 def test_compiled_gradients(estimates: list[float]) -> None:
-    """Without the buffers of tiles, which do not depend on the samples."""
+    """Without the buffers of compiled code, which do not depend on the samples."""
     samples = 2048
     run: dict[str, Any] = {"width": 2000, "depth": 30, "samples": samples}
     sa.gradient_norms(LAYERS["attention"], V0, **run)  # code is compiled once

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
-from shaped_attention.samplers.steppers.tiles import TileStepper
 
 import shaped_attention as sa
 from shaped_attention.architectures import simulate
@@ -18,6 +17,7 @@ from shaped_attention.architectures.configurations import read_config
 from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.steppers import blas
 from shaped_attention.samplers.steppers.blas import BlasStepper
+from shaped_attention.samplers.steppers.compiled import BlockStepper
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 16,
@@ -44,7 +44,7 @@ def run(config: dict[str, Any], tokens: int = 16, **options: Any) -> xr.Dataset:
 
 
 @pytest.mark.parametrize(
-    ("hidden", "taken"), [(100, TileStepper), (4000, BlasStepper)], ids=["small", "large"]
+    ("hidden", "taken"), [(100, BlockStepper), (4000, BlasStepper)], ids=["small", "large"]
 )
 @pytest.mark.parametrize("samples", [1, 70])
 def test_the_numbers_of_a_layer_decide_on_the_executor(

@@ -82,13 +82,13 @@ STARTS = {
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("name", ["attention", "heads", "mlp", "before", "layer norm"])
 def test_singular_starts(name: str, start: str) -> None:
-    """A nearly singular factor magnifies rounding: tiles differ from torch by as much."""
+    """A nearly singular factor magnifies rounding: compiled code differs from torch by as much."""
     fast, slow = both_of(LAYERS[name], STARTS[start], 40)
     assert_same_paths(fast, slow, tolerance=1e-11)
 
 
 def test_more_hidden_units_than_a_tile_or_a_part() -> None:
-    """5,000 units in parts of whole tiles, the last of which is not full."""
+    """5,000 units in parts of whole blocks, the last of which is not full."""
     fast, slow = both_of(sa.ShapedMLP(0.7, 0.3, -6.0), sa.equicorrelated(16, 0.2), 5000, 1)
     assert_same_paths(fast, slow)
 

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from shaped_attention.samplers.steppers.tiles import TileStepper
 
 import shaped_attention.samplers.network as network_module
 from shaped_attention import (
@@ -23,6 +22,7 @@ from shaped_attention.numerics import named_numbers
 from shaped_attention.numerics.draws import stream_key
 from shaped_attention.numerics.threefry import fill_weights, path_words
 from shaped_attention.numerics.vector_products import multiply_weights
+from shaped_attention.samplers.steppers.compiled import BlockStepper
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
@@ -268,6 +268,6 @@ def test_threads_report_the_first_error(monkeypatch):
     def fail(self, *arguments):
         raise ArithmeticError("broken block")
 
-    monkeypatch.setattr(TileStepper, "advance", fail)
+    monkeypatch.setattr(BlockStepper, "advance", fail)
     with pytest.raises(ArithmeticError, match="broken block"):
         chain(samples=5000)

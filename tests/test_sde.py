@@ -135,7 +135,7 @@ def test_mean_increment_of_one_step_is_the_drift(method):
 
 
 def from_lanes(increments, samples: int):
-    """The first increment of each path, from the tiles of the compiled executor."""
+    """The first increment of each path, from compiled code."""
     return increments[:, 0].reshape(-1)[:samples]
 
 

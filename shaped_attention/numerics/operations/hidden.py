@@ -188,7 +188,7 @@ class HiddenUnits:
         assert node.inside is not None
         count = len(scalars_inside(node))
         act = _activation(e, node.inside, [e.number("%numbers", k) for k in range(count)])
-        copies, (rows, inner) = node.integers[2], node.inputs[0].shape
+        copies, (rows, inner) = node.integers[-1], node.inputs[0].shape
         each, size = copies * inner, rows * inner
         normals = View("%work", e.take((each + 1) * _VECTORS), _VECTORS)
         hidden = [View("%work", e.take(rows * _VECTORS), _VECTORS) for _ in range(copies)]
