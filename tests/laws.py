@@ -38,7 +38,7 @@ def same_law(first: xr.Dataset, second: xr.Dataset, level: float = 1e-3) -> bool
 def assert_executors_agree(
     paths: Callable[[], NDArray[np.float64]], monkeypatch: pytest.MonkeyPatch, error: float = 1e-10
 ) -> None:
-    """Emitted code and library routines give the paths of torch, to `error` of the largest entry."""
+    """Emitted code and library routines give the paths of torch, to `error` of the largest."""
     with sa.eager():
         expected = paths()
     for fewest in (blas.FEWEST_LARGE_TOKENS, 1):

@@ -55,11 +55,11 @@ def write_burst(m: Emission, e: Emitter) -> None:
         e.loop(0, lanes, 1, lambda p, _: body_(p))
 
     def load(kind: str, base: str, i: Int) -> str:
-        size = 1 if kind == "i8" else 4 if kind == "float" else 8
+        size = 1 if kind == "i8" else 8
         return e.new(f"load {kind}, ptr {e.at(base, i, kind)}, align {size}")
 
     def store(kind: str, x: str, base: str, i: Int) -> None:
-        size = 1 if kind == "i8" else 4 if kind == "float" else 8
+        size = 1 if kind == "i8" else 8
         e.put(f"store {kind} {x}, ptr {e.at(base, i, kind)}, align {size}")
 
     arrays = (("left", "double"), ("grid", "i64"), ("taken", "i64"), ("largest", "double"))
@@ -78,8 +78,8 @@ def write_burst(m: Emission, e: Emitter) -> None:
                 store(kind, load(kind, f"%{name}", i), lane[name], p)
 
             def entry(j: Int, _: object) -> None:
-                x = load(e.real, "%state", e.add(e.mul(i, size), j))
-                store(e.real, x, "%buf", e.add(e.mul(j, lanes), p))
+                x = load("double", "%state", e.add(e.mul(i, size), j))
+                store("double", x, "%buf", e.add(e.mul(j, lanes), p))
 
             e.loop(0, size, 1, entry)
 
@@ -90,8 +90,8 @@ def write_burst(m: Emission, e: Emitter) -> None:
                     store(kind, load(kind, lane[name], p), f"%{name}", i)
 
                 def entry(j: Int, _: object) -> None:
-                    x = load(e.real, "%buf", e.add(e.mul(j, lanes), p))
-                    store(e.real, x, "%state", e.add(e.mul(i, size), j))
+                    x = load("double", "%buf", e.add(e.mul(j, lanes), p))
+                    store("double", x, "%state", e.add(e.mul(i, size), j))
 
                 e.loop(0, size, 1, entry)
                 stop = load("double", lane["stops"], p)
@@ -170,8 +170,7 @@ def write_burst(m: Emission, e: Emitter) -> None:
                         to = e.mul(e.add(e.mul(slot, "%count"), i), size)
 
                         def entry(j: Int, _: object) -> None:
-                            x = load(e.real, "%buf", e.add(e.mul(j, lanes), p))
-                            x = x if e.real == "double" else e.new(f"fpext float {x} to double")
+                            x = load("double", "%buf", e.add(e.mul(j, lanes), p))
                             store("double", x, "%stored", e.add(to, j))
 
                         e.loop(0, size, 1, entry)

@@ -7,6 +7,7 @@ from tests.mutants.attention import ATTENTION
 from tests.mutants.blocks import BLOCKS
 from tests.mutants.configurations import CONFIGURATIONS
 from tests.mutants.derived import DERIVED
+from tests.mutants.emission import EMISSION
 from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
 from tests.mutants.lazy import LAZY
@@ -31,6 +32,7 @@ MUTANTS: list[Mutant] = [
     *RECORDED,
     *PATHS,
     *PROGRAMS,
+    *EMISSION,
     *SAMPLERS,
     *ESTIMATES,
     *STOPPING,

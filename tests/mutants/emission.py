@@ -1,0 +1,167 @@
+"""Planted errors of emitted code: text, arithmetic, random numbers, products, bookkeeping."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_TEXT = "shaped_attention/compiler/text.py"
+_EMITTER = "shaped_attention/compiler/emitter.py"
+_FUNCTIONS = "shaped_attention/compiler/functions.py"
+_RANDOM = "shaped_attention/compiler/random.py"
+_MATRICES = "shaped_attention/compiler/matrices.py"
+_PROGRAM = "shaped_attention/numerics/program.py"
+_STEP = "shaped_attention/numerics/step.py"
+_EMISSION = "shaped_attention/numerics/emission.py"
+_STEPS = "shaped_attention/numerics/fixed_steps.py"
+_BURSTS = "shaped_attention/numerics/clock_bursts.py"
+_BOOKKEEPING = "shaped_attention/numerics/bookkeeping.py"
+
+EMISSION = [
+    Mutant(
+        "emitted-zero-times-is-the-other-factor",
+        _EMITTER,
+        "if a == 0.0 or b == 0.0:\n            return c",
+        "if a == 0.0 or b == 0.0:\n            return 0.0",
+        ("test_compiled.py::test_chain[attention-40]",),
+    ),
+    Mutant(
+        "emitted-loop-stops-before-its-last-turn",
+        _TEXT,
+        'more = self.new(f"icmp ult i64 {following}, {end}")',
+        'more = self.new(f"icmp ult i64 {self.add(following, step)}, {end}")',
+        ("test_products.py::test_gram_matrices[rolled-9-6-False]",),
+    ),
+    Mutant(
+        "emitted-functions-of-other-constants-are-one",
+        _TEXT,
+        "name or self._functions.setdefault(result + whole,",
+        "name or self._functions.setdefault(result + str(len(whole)),",
+        ("test_operations.py::test_executors_agree[scaled sum]",),
+    ),
+    Mutant(
+        "emitted-registers-outlive-what-functions-write",
+        _EMITTER,
+        "self._here.registers.pop((base, row), None)",
+        "self._here.registers.get((base, row), None)",
+        ("test_compiled.py::test_sde[attention-5]", "test_oracles.py"),
+    ),
+    Mutant(
+        "emitted-work-is-shared",
+        _EMITTER,
+        "return self._here.work - rows",
+        "return 0 * rows",
+        ("test_compiled.py::test_chain[attention-40]",),
+    ),
+    Mutant(
+        "emitted-exp-of-single-precision-a-bit-off",
+        _FUNCTIONS,
+        '_BIAS = {"double": 1023, "float": 127}',
+        '_BIAS = {"double": 1023, "float": 128}',
+        ("test_numbers.py::test_functions_are_accurate_relative_to_their_values[exp]",),
+    ),
+    Mutant(
+        "emitted-whole-exp-ends-early",
+        _FUNCTIONS,
+        '_WHOLE_EXP = {"double": (-746.0, 710.0)',
+        '_WHOLE_EXP = {"double": (-746.0, 700.0)',
+        ("test_elementwise.py::test_values_are_those_of_torch[exp-emitted]",),
+    ),
+    Mutant(
+        "emitted-second-block-has-the-words-of-the-first",
+        _RANDOM,
+        'c0 = e.splat(str(e.add(e.add("%c0", b), k)), "i64")',
+        'c0 = e.splat(str(e.add("%c0", b)), "i64")',
+        ("test_numbers.py::test_normals_are_the_same_numbers_in_torch_and_compiled[19]",),
+    ),
+    Mutant(
+        "emitted-single-normals-share-a-radius",
+        _RANDOM,
+        "_single(e, low, 31, 1.0), _single(e, top, 24, 0.0)",
+        "_single(e, low, 31, 1.0), _single(e, low, 24, 0.0)",
+        ("test_numbers.py::test_normals_are_normal_and_neighbours_independent[float32]",),
+    ),
+    Mutant(
+        "emitted-chi-tries-the-same-again",
+        _RANDOM,
+        'attempt = e.new(f"phi i64 [1, %{begin}], [{following}, %{head}]")',
+        'attempt = e.new(f"phi i64 [0, %{begin}], [{following}, %{head}]")',
+        ("test_numbers.py::test_wishart_factors_are_the_same_numbers_in_torch_and_compiled[7]",),
+    ),
+    Mutant(
+        "emitted-chi-accepts-all",
+        _RANDOM,
+        "good = _accepted(e, normals[k], words[1][k], cube, d)",
+        "good = _accepted(e, normals[k], words[1][k], 1.0, d)",
+        ("test_numbers.py::test_wishart_factors_are_the_same_numbers_in_torch_and_compiled[7]",),
+    ),
+    Mutant(
+        "emitted-transposed-constants-as-they-are",
+        _MATRICES,
+        "            i, j = j, i\n",
+        "            i, j = i, j\n",
+        ("test_operations.py",),
+    ),
+    Mutant(
+        "emitted-parts-begin-at-the-whole",
+        _PROGRAM,
+        "self._offset[id(whole)] + column, whole.shape[1]",
+        "self._offset[id(whole)], whole.shape[1]",
+        ("test_products.py::test_products_that_are_parts_of_a_matrix",),
+    ),
+    Mutant(
+        "emitted-known-zeros-on-the-diagonal",
+        _STEP,
+        "for j in range(i + 1, node.shape[1]):",
+        "for j in range(i, node.shape[1]):",
+        ("test_compiled.py::test_chain[attention-40]",),
+    ),
+    Mutant(
+        "emitted-scalars-of-the-first-program",
+        _EMISSION,
+        "sum(len(p.scalars) for p in before)",
+        "sum(0 * len(p.scalars) for p in before)",
+        ("test_per_layer.py",),
+    ),
+    Mutant(
+        "emitted-stopped-paths-move-on",
+        _STEPS,
+        "e.select(mask, new, before)",
+        "new",
+        ("test_compiled.py::test_stopping[chain]",),
+    ),
+    Mutant(
+        "emitted-paths-of-a-block-share-their-numbers",
+        _BOOKKEEPING,
+        "{e.splat(str(first), 'i64')}, {e.lane_numbers()}",
+        "{e.splat(str(first), 'i64')}, {e.splat('0', 'i64')}",
+        ("test_compiled.py::test_chain[attention-40]",),
+    ),
+    Mutant(
+        "emitted-overflow-is-never-an-error",
+        _EMISSION,
+        'e.compare("uno", total, total)',
+        'e.compare("one", total, total)',
+        ("test_failing_blocks.py",),
+    ),
+    Mutant(
+        "emitted-clock-steps-are-not-counted",
+        _BURSTS,
+        'e.store_as("i64", e.new(f"add {e.of(\'i64\')} {taken}, {one}"), lane["taken"])',
+        'e.store_as("i64", taken, lane["taken"])',
+        ("test_clock.py::test_executors_follow_the_same_paths[full]",),
+    ),
+    Mutant(
+        "emitted-clock-arrives-a-step-early",
+        _BURSTS,
+        'e.compare("oeq", pieces, 1.0)',
+        'e.compare("ole", pieces, 2.0)',
+        ("test_clock.py::test_executors_follow_the_same_paths[full]",),
+    ),
+    Mutant(
+        "emitted-clock-keeps-states-of-the-first-lane",
+        _BURSTS,
+        'x = load("double", "%buf", e.add(e.mul(j, lanes), p))\n                            store',
+        'x = load("double", "%buf", e.mul(j, lanes))\n                            store',
+        ("test_clock.py",),
+    ),
+]
