@@ -15,10 +15,10 @@ import shaped_attention
 KERNEL = """
 import numpy as np
 from shaped_attention.numerics import jit
-from shaped_attention.numerics.operations import products
-buf = np.ones((8, jit.STRIDE))
-products.multiply(buf, 4, 2, 0, 2, 1, 0, 2, 1, 2, 2, 2, *[False] * 6)
-print(jit.__file__, buf[7, 0])
+from shaped_attention.numerics.operations import stacks
+square = np.array([[[1.0, 0.0], [2.0, 1.0]]])
+stacks.mirror(square)
+print(jit.__file__, square[0, 0, 1])
 """
 VERSION = """
 import sys

@@ -54,13 +54,13 @@ def _scaled_fit(
 
 # exp(z^2) erfc(z) / t as a smooth function of t = K / (K + z), for 0 <= z <= Z; K minimises the
 # number of terms, and erfc(Z) is near the smallest number.
-_ERFC_K = 3.5
-_ERFC_Z = {"double": 27.0, "float": 10.0}
+ERFC_K = 3.5
+ERFC_Z = {"double": 27.0, "float": 10.0}
 _EXP_STOP = 0.3466
 
 
 @cache
-def _table(name: str, real: str) -> Coefficients:
+def coefficients(name: str, real: str) -> Coefficients:
     """Return the coefficients of a function, of the degree that the type asks for."""
     single = real == "float"
     match name:
@@ -76,8 +76,8 @@ def _table(name: str, real: str) -> Coefficients:
             degree = 5 if single else 13
             return _fit(lambda z: np.arcsin(np.sqrt(z)) / np.sqrt(z), 0.0, 0.25, degree)
         case "erfc":
-            k = _ERFC_K
-            low = k / (k + _ERFC_Z[real])
+            k = ERFC_K
+            low = k / (k + ERFC_Z[real])
             return _scaled_fit(lambda t: erfcx(k / t - k) / t, low, 1.0, 9 if single else 19)
         case "exp":
             # exp(r) = 1 + r + r^2 g(r) for the reduced argument |r| <= ln 2 / 2.
@@ -124,7 +124,7 @@ def _reduced(e: Emitter, x: Real) -> tuple[str, Real]:
     shifted = e.fma(x, 1.0 / _LN2, _nearest(e))
     k = e.fsub(shifted, _nearest(e))
     r = e.fma(k, -low, e.fma(k, -high, x))
-    return e.to_bits(shifted), polynomial(e, _table("exp", e.real), r)
+    return e.to_bits(shifted), polynomial(e, coefficients("exp", e.real), r)
 
 
 def _integers(e: Emitter, name: str, a: str, b: int) -> str:
@@ -170,7 +170,7 @@ def log(e: Emitter, x: Real) -> Real:
     rest = _integers(e, "and", shifted, (1 << width) - 1)
     mantissa = e.from_bits(_integers(e, "add", rest, half))
     s = e.fdiv(e.fsub(mantissa, 1.0), e.fadd(mantissa, 1.0))
-    series = e.fmul(e.fmul(2.0, s), polynomial(e, _table("log", e.real), e.fmul(s, s)))
+    series = e.fmul(e.fmul(2.0, s), polynomial(e, coefficients("log", e.real), e.fmul(s, s)))
     return e.fma(exponent_value, _LN2, series)
 
 
@@ -183,7 +183,7 @@ def tanh(e: Emitter, x: Real) -> Real:
     a = e.absolute(x)
     power = exp(e, e.fmul(-2.0, a))
     square = e.fmul(x, x)
-    small = e.fmul(square, polynomial(e, _table("tanh", e.real), square))
+    small = e.fmul(square, polynomial(e, coefficients("tanh", e.real), square))
     near = e.fsub(a, e.fmul(a, small))
     far = e.fdiv(e.fsub(1.0, power), e.fadd(1.0, power))
     return _with_sign(e, e.select(e.compare("olt", a, _TANH_STOP), near, far), x)
@@ -213,8 +213,8 @@ def sincos_turns(e: Emitter, turns: Real) -> tuple[Real, Real]:
     shifted = e.fadd(quarters, _nearest(e))
     r = e.fsub(quarters, e.fsub(shifted, _nearest(e)))
     quadrant, square = e.to_bits(shifted), e.fmul(r, r)
-    s = e.fmul(r, polynomial(e, _table("sin", e.real), square))
-    c = polynomial(e, _table("cos", e.real), square)
+    s = e.fmul(r, polynomial(e, coefficients("sin", e.real), square))
+    c = polynomial(e, coefficients("cos", e.real), square)
     kind = e.of(f"i{e.bits}")
     odd = e.new(f"icmp ne {kind} {_integers(e, 'and', quadrant, 1)}, {e.word(0)}")
     sine, cosine = e.select(odd, c, s), e.select(odd, s, c)
@@ -233,21 +233,21 @@ def arccos(e: Emitter, x: Real) -> Real:
     near_one = e.compare("ogt", a, 0.5)
     z = e.select(near_one, e.fmul(0.5, e.fsub(1.0, a)), e.fmul(a, a))
     root = e.select(near_one, e.sqrt(z), a)
-    arcsine = e.fmul(root, polynomial(e, _table("asin", e.real), z))
+    arcsine = e.fmul(root, polynomial(e, coefficients("asin", e.real), z))
     positive = e.select(near_one, e.fmul(2.0, arcsine), e.fsub(0.5 * math.pi, arcsine))
     return e.select(e.compare("oge", x, 0.0), positive, e.fsub(math.pi, positive))
 
 
 def normal_cdf(e: Emitter, x: Real) -> Real:
     """Emit the distribution function of the standard normal law."""
-    k, far = _ERFC_K, _ERFC_Z[e.real]
+    k, far = ERFC_K, ERFC_Z[e.real]
     scaled = e.fmul(e.absolute(x), math.sqrt(0.5))
     # What is not a number remains so.
     z = e.select(e.compare("ogt", scaled, far), far, scaled)
     low = k / (k + far)
     t = e.fdiv(k, e.fadd(k, z))
     y = e.fsub(e.fmul(e.fsub(t, low), 2.0 / (1.0 - low)), 1.0)
-    table = _table("erfc", e.real)
+    table = coefficients("erfc", e.real)
     square = e.fmul(y, y)
     even, odd = polynomial(e, table[::2], square), polynomial(e, table[1::2], square)
     power = exp(e, e.neg(e.fmul(z, z)))

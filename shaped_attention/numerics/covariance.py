@@ -15,7 +15,7 @@ from shaped_attention.checks import (
     check_positive,
     real_array,
 )
-from shaped_attention.numerics.lapack import PIVOT, gram_schmidt
+from shaped_attention.numerics.lapack import PIVOT
 
 Matrix = NDArray[np.float64]
 
@@ -160,9 +160,27 @@ def factor(v: ArrayLike) -> Matrix:
     values, vectors = np.linalg.eigh(correlations(distinct))
     level = len(values) * np.finfo(np.float64).eps * values[-1]
     root = deviation[:, None] * vectors * np.sqrt(np.where(values > level, values, 0.0))
-    lower = np.empty((1, *matrix.shape))
-    gram_schmidt(np.ascontiguousarray(root[same.reshape(-1)])[None], math.sqrt(PIVOT), lower)
-    return lower[0, first[same.reshape(-1)]]
+    back = same.reshape(-1)
+    return _triangular(root[back], math.sqrt(PIVOT))[first[back]]
+
+
+def _triangular(rows: Matrix, level: float) -> Matrix:
+    """Return the lower triangular L (m, m) with L L^T = rows rows^T, by Gram and Schmidt.
+
+    A column is zero if the part of its row that is orthogonal to the rows before is at most `level`
+    times as long as the row.
+    """
+    rest, lower = rows.copy(), np.zeros((len(rows), len(rows)))
+    lengths = level * np.linalg.norm(rows, axis=1)
+    for j, row in enumerate(rest):
+        length = np.linalg.norm(row)
+        if length <= lengths[j]:
+            continue
+        unit = row / length
+        lower[j + 1 :, j] = rest[j + 1 :] @ unit
+        lower[j, j] = length
+        rest[j + 1 :] -= np.outer(lower[j + 1 :, j], unit)
+    return lower
 
 
 def start_factor(v: Matrix, columns: int) -> Matrix:

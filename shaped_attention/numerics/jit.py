@@ -19,9 +19,7 @@ from typing import Any
 
 import llvmlite.binding
 import llvmlite.ir as ir
-import numpy as np
 from numba import extending, njit
-from numba.core import cgutils
 from numba.core import config as _config
 from numba.misc.appdirs import AppDirs
 
@@ -104,20 +102,6 @@ def _warn_once(message: str) -> None:
     _log.warning("%s; it is compiled again in the next process", message)
 
 
-LANES = 64
-"""Paths in a tile. A path always sits in the same lane, so results do not depend on chunks.
-
-Measured at 8, 16, 32, 64, 96 and 128: 64 was fastest for every kernel and 32 a third slower.
-"""
-
-STRIDE = LANES + 8
-"""Entries from one row of a tile's buffer to the next; those beyond the lanes are not used.
-
-Rows whose distance is a power of 2 would share a set of the first-level cache: products of 8 x 8
-matrices are up to twice as fast with this one.
-"""
-
-
 def _has_wide_vectors() -> bool:
     """Return whether kernels are compiled for a processor with vectors of 512 bits."""
     features = vars(_config).get("CPU_FEATURES")
@@ -142,38 +126,8 @@ unfused = functools.partial(compiled, nogil=True, error_model="numpy")
 intrinsic: Any = extending.intrinsic
 """Make a function of values of LLVM; its first argument is given by Numba, not by a caller."""
 
-compiled_once = np.int64
-"""Turn a literal argument into a number: numba compiles a function again for each literal."""
-
 scalar = functools.partial(compiled, inline="always", error_model="numpy", fastmath=_FASTMATH)
 """Compile a function of numbers that is inlined into the loop over lanes that calls it."""
-
-
-@intrinsic
-def borrowed(typing, array):  # type: ignore[no-untyped-def]
-    """Return an array whose references are not counted; another reference keeps it alive.
-
-    Each view counts with a locked instruction, which takes as long as an operation on a tile.
-    """
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        view = cgutils.create_struct_proxy(array)(context, builder, arguments[0])
-        view.meminfo = cgutils.get_null_value(view.meminfo.type)
-        return view._getvalue()
-
-    return array(array), generate
-
-
-@kernel
-def tile_buffer(rows):  # type: ignore[no-untyped-def]
-    """Return an array (rows, STRIDE) that begins at a line of the cache.
-
-    Vectors of 512 bits that cross a line take twice as long (measured on products of 8 x 8
-    matrices).
-    """
-    flat = np.empty(rows * STRIDE + 8)
-    start = np.int64(8 - (flat.ctypes.data >> 3) % 8)
-    return flat[start : start + rows * STRIDE].reshape(rows, STRIDE)
 
 
 @kernel

@@ -73,14 +73,6 @@ class Vectors:
         """Write a vector from an entry on."""
         self._builder.store(value, self._at(array, entry)).align = self._align
 
-    def everywhere(self, array: int, entry: Any) -> Any:
-        """Return a vector of copies of one entry."""
-        number = self._builder.load(self._builder.gep(self._data[array], [entry]))
-        empty = ir.Constant(self._kind, ir.Undefined)
-        first = self._builder.insert_element(empty, number, ir.Constant(ir.IntType(32), 0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR)
-        return self._builder.shuffle_vector(first, empty, zeros)
-
     def sums(self, count: int) -> list[Any]:
         """Return the places of vectors of zeros."""
         return [cgutils.alloca_once_value(self._builder, self.zero) for _ in range(count)]
@@ -89,39 +81,6 @@ class Vectors:
         """Add the product of two vectors to the one at a place."""
         total = self._builder.load(place)
         self._builder.store(self._builder.call(self._multiply_add, [x, y, total]), place)
-
-
-@intrinsic
-def _combination(  # type: ignore[no-untyped-def]
-    typing, result, left, right, out, out_row, a, a_row, a_inner, b, b_row, high, vectors, count
-):  # fmt: skip
-    """Write `high` combinations of rows, `vectors` vectors of each; both are 1, 2 or 4.
-
-    From entry out + i out_row on, they are the sums over k < count of A_ik times row k of B. A_ik
-    is entry a + i a_row + k a_inner of `left`, and row k of B starts at entry b + k b_row of
-    `right`.
-    """
-    signature = types.void(result, left, right, *([types.intp] * 10))
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        out, out_row, a, a_row, a_inner, b, b_row, high_value, wide_value, count = arguments[3:]
-        v = Vectors(context, builder, signature.args[:3], arguments[:3], out.type)
-        for high, vectors in sizes(builder, high_value, wide_value):
-            sums = v.sums(high * vectors)
-            with cgutils.for_range(builder, count, intp=out.type) as loop:
-                k = loop.index
-                rows = [v.everywhere(1, v.entry(a, (a_row, i), (a_inner, k))) for i in range(high)]
-                for j in range(vectors):
-                    x = v.load(2, v.entry(b, (b_row, k), (j, VECTOR)))
-                    for i in range(high):
-                        v.add_product(rows[i], x, sums[i * vectors + j])
-            for i in range(high):
-                for j in range(vectors):
-                    target = v.entry(out, (out_row, i), (j, VECTOR))
-                    v.store(builder.load(sums[i * vectors + j]), 0, target)
-        return context.get_dummy_value()
-
-    return signature, generate
 
 
 @intrinsic
@@ -158,32 +117,6 @@ def _inner_products(  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return signature, generate
-
-
-@kernel
-def combinations(  # type: ignore[no-untyped-def]
-    result, left, right, out, out_row, a, a_row, a_inner, b, b_row, rows, inner, columns, lower
-):  # fmt: skip
-    """Write the product of A (rows, inner) and B (inner, columns), whose rows are contiguous.
-
-    Arrays are flat, and the integers are entries and strides of `result`, `left` and `right`. The
-    number of columns is a multiple of `VECTOR`. With `lower` the inner index ends after the row:
-    the other entries of A are zero.
-    """
-    prefer_wide_vectors()
-    i = 0
-    while i < rows:
-        high = piece(rows - i)
-        count = min(i + high, inner) if lower else inner
-        j = 0
-        while j < columns:
-            vectors = piece((columns - j) // VECTOR)
-            _combination(
-                result, left, right, out + i * out_row + j, out_row, a + i * a_row, a_row, a_inner,
-                b + j, b_row, high, vectors, count,
-            )  # fmt: skip
-            j += vectors * VECTOR
-        i += high
 
 
 @kernel

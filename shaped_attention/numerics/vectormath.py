@@ -8,62 +8,22 @@ place; the tests check this against NumPy on the whole range in use.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numpy.polynomial import Chebyshev, Polynomial
-from numpy.polynomial.chebyshev import cheb2poly
-from numpy.typing import NDArray
-from scipy.special import erfcx
 
+from shaped_attention.compiler.functions import ERFC_K, ERFC_Z, coefficients
 from shaped_attention.numerics.jit import intrinsic, scalar
 
-Float64Array = NDArray[np.float64]
-
-
-def _fit(
-    function: Callable[[Float64Array], Float64Array], stop: float, degree: int
-) -> tuple[float, ...]:
-    """Return the coefficients (constant first) of a Chebyshev interpolant on [0, stop]."""
-    chebyshev = Chebyshev.interpolate(function, degree, domain=[0.0, stop])
-    return tuple(float(c) for c in chebyshev.convert(domain=[-1, 1], kind=Polynomial).coef)
-
-
-def _scaled_fit(
-    function: Callable[[Float64Array], Float64Array], start: float, stop: float, degree: int
-) -> tuple[float, ...]:
-    """Return the coefficients of the interpolant on [start, stop] in y, rescaled to [-1, 1]."""
-    chebyshev = Chebyshev.interpolate(function, degree, domain=[start, stop])
-    return tuple(float(c) for c in cheb2poly(np.asarray(chebyshev.coef, dtype=np.float64)))
-
-
-# Each fitted function is even in the reduced argument x and is written as a polynomial in x^2.
-_LOG = _fit(lambda z: np.arctanh(np.sqrt(z)) / np.sqrt(z), 0.0295, 7)
-_SIN = _fit(lambda z: np.sin(np.sqrt(z) * np.pi / 2) / np.sqrt(z), 0.25, 7)
-_COS = _fit(lambda z: np.cos(np.sqrt(z) * np.pi / 2), 0.25, 7)
-_ASIN = _fit(lambda z: np.arcsin(np.sqrt(z)) / np.sqrt(z), 0.25, 13)
-# exp(z^2) erfc(z) / t as a smooth function of t = K / (K + z), for 0 <= z <= Z; K minimises the
-# number of terms, and erfc(Z) is near the smallest double. In y in [-1, 1] it is even + y odd, both
-# polynomials in y^2: two short loops are unrolled and vectorised, a long one is not.
-_ERFC_K, _ERFC_Z = 3.5, 27.0
-_ERFC_LOW = _ERFC_K / (_ERFC_K + _ERFC_Z)
-_ERFC = _scaled_fit(lambda t: erfcx(_ERFC_K / t - _ERFC_K) / t, _ERFC_LOW, 1.0, 19)
-_ERFC_EVEN, _ERFC_ODD = _ERFC[::2], _ERFC[1::2]
-# exp(r) = 1 + r + r^2 g(r) for the reduced argument |r| <= ln 2 / 2; two terms fewer than Taylor's.
-_EXP_STOP = 0.3466
-_EXP_TERMS = np.array([1.0 / math.factorial(k) for k in range(21, 1, -1)])
-_EXP_REST = _scaled_fit(
-    lambda r: np.asarray(np.polyval(_EXP_TERMS, r), dtype=np.float64), -_EXP_STOP, _EXP_STOP, 9
+_LOG, _SIN, _COS, _ASIN, _EXP = (
+    coefficients(name, "double") for name in ("log", "sin", "cos", "asin", "exp")
 )
-_EXP = (1.0, 1.0, *(c / _EXP_STOP**k for k, c in enumerate(_EXP_REST)))
-# tanh(x) = x - x^3 g(x^2) for |x| <= 0.3: the polynomial is a small correction of x.
-_TANH_STOP = 0.3
-_TANH = (1.0 / 3.0, -2.0 / 15.0, 17.0 / 315.0, -62.0 / 2835.0, 1382.0 / 155925.0,
-         -21844.0 / 6081075.0, 929569.0 / 638512875.0, -6404582.0 / 10854718875.0,
-         443861162.0 / 1856156927625.0, -18888466084.0 / 194896477400625.0)  # fmt: skip
+_ERFC_K, _ERFC_Z = ERFC_K, ERFC_Z["double"]
+_ERFC_LOW = _ERFC_K / (_ERFC_K + _ERFC_Z)
+_ERFC = coefficients("erfc", "double")
+_ERFC_EVEN, _ERFC_ODD = _ERFC[::2], _ERFC[1::2]
 
 # Conversions between integers and doubles by their bits: AVX2 has no instructions for 64 bits. The
 # sum of a double and _NEAREST is rounded to an integer, which is in its lowest bits; an integer
@@ -169,17 +129,6 @@ def whole_exp(x):  # type: ignore[no-untyped-def]
     half = both >> np.uint64(1)
     first = bits_to_float(half << np.uint64(52))
     return polynomial(_EXP, r) * first * bits_to_float((both - half) << np.uint64(52))
-
-
-@scalar
-def tanh(x):  # type: ignore[no-untyped-def]
-    """Return the hyperbolic tangent, with a small relative error also near 0."""
-    a = abs(x)
-    e = exp(-2.0 * a)
-    square = x * x
-    near = a - a * (square * polynomial(_TANH, square))
-    size = near if a < _TANH_STOP else (1.0 - e) / (1.0 + e)
-    return size if x >= 0.0 else -size
 
 
 @scalar

@@ -37,13 +37,6 @@ PATHS = [
         ("test_paths.py::test_chain[attention-5]",),
     ),
     Mutant(
-        "paths-combinations-vectors-one-entry-apart",
-        _VECTOR_PRODUCTS,
-        "target = v.entry(out, (out_row, i), (j, VECTOR))",
-        "target = v.entry(out, (out_row, i), (j, 1))",
-        ("test_paths.py::test_chain[mlp-16]",),
-    ),
-    Mutant(
         "paths-lower-projection-wrong-stride",
         "shaped_attention/numerics/lapack.py",
         "first + (j + 1) * rows + j, rows, x + columns",
