@@ -24,7 +24,6 @@ from shaped_attention.samplers.specification import Options, Specification, spec
 from shaped_attention.samplers.steppers import blas, stepper_of
 from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.steppers.compiled import BlockStepper
-from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from shaped_attention.samplers.task import task_of
 
 LAYERS = {
@@ -253,7 +252,7 @@ def test_the_number_of_tokens_alone_decides(tokens, taken):
             options=Options(dtype=dtype, chunk=chunk),
         )
         stepper = stepper_of(spec, task_of(spec, "chain", 100))
-        assert type(stepper) is (taken if dtype == "float64" else DescriptionStepper)
+        assert type(stepper) is taken
 
 
 @pytest.mark.portability

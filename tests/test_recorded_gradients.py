@@ -17,7 +17,7 @@ from shaped_attention.lazy.compiled.recorder import RULES, Recorder, RecordingSo
 from shaped_attention.lazy.compiled.translator import RecordingError
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.program import assemble
-from tests.test_operations import on_a_tile
+from tests.emitted import run_program
 
 A, N, M = sa.ShapedAttention, sa.Normalised, sa.ShapedMLP
 RISING = sa.Schedule([(0.0, 0.2), (1.0, 0.5)])
@@ -119,11 +119,6 @@ def test_chunks_and_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> No
     ("reason", "layer", "changes"),
     [
         ("gradients that span the width", A(0.5), {"width": 6}),
-        (
-            "vectors of samples that do not fit",
-            M(0.5),
-            {"memory": 2**24, "width": 1024},
-        ),
     ],
 )
 def test_what_torch_takes_back(
@@ -225,7 +220,7 @@ FUNCTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_translations(name: str) -> None:
     x, y, program = recorded(FUNCTIONS[name], 3, 4)
-    result = on_a_tile(program, x.numpy())
+    (result,) = run_program(program, x.numpy())
     np.testing.assert_allclose(result, y.numpy(), rtol=1e-12, atol=1e-12)
 
 
@@ -242,7 +237,7 @@ def test_ways_back(name: str) -> None:
         return y.grad
 
     x, y, program = recorded(gradient, 3, 4)
-    result = on_a_tile(program, x.numpy())
+    (result,) = run_program(program, x.numpy())
     np.testing.assert_allclose(result, y.numpy(), rtol=1e-11, atol=1e-11)
 
 

@@ -215,15 +215,17 @@ def test_stopped_paths_keep_their_value(sampler):
 
 @SAMPLERS
 def test_float32_has_the_law_of_float64(sampler):
-    """KS at level 10^-3; the numbers themselves agree to 5 10^-3.
+    """KS at level 10^-3; the numbers themselves agree to 5 10^-3 where they are those of float64.
 
     Except where |V| exceeds 100, which amplifies rounding errors: in less than 3 % of the paths.
-    In single precision chain and SDE take 100 times as long: 1,600 of their paths against 24,000
+    Chains have normals of their own (`test_single_precision`); 1,600 of their paths against 24,000
     have the power of 3,000 against 3,000.
     """
     few, many = (3000, 3000) if sampler is network else (1600, 24_000)
     single, double = sampler(dtype="float32", samples=few), sampler(samples=few)
     assert same_law(single, sampler(samples=many, seed=9))
+    if sampler is chain:
+        return
     calm = np.linalg.norm(final(double), axis=(-2, -1)) < 100.0
     assert calm.mean() > 0.97
     np.testing.assert_allclose(single.V[:, calm], double.V[:, calm], rtol=5e-3, atol=5e-3)

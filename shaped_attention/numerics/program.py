@@ -44,13 +44,18 @@ class Program:
 
     def __post_init__(self) -> None:
         self._places: dict[Hashable, int] = {}
+        for number in self.coefficients:
+            if isinstance(number, Scalar) and name_of(number) not in self._places:
+                self._places[name_of(number)] = len(self.scalars)
+                self.scalars.append(number)
         for node in self.nodes:
-            for number in (*node.scalars, *scalars_inside(node)):
-                if isinstance(number, Scalar) and name_of(number) not in self._places:
-                    self._places[name_of(number)] = len(self.scalars)
-                    self.scalars.append(number)
             if node.address is not None and node.address not in self.addresses:
                 self.addresses.append(node.address)
+
+    @property
+    def coefficients(self) -> list[Number]:
+        """All numbers that the operations have, formulas or known."""
+        return [x for node in self.nodes for x in (*node.scalars, *scalars_inside(node))]
 
     def place(self, number: Scalar) -> int:
         """Return the index of a formula."""

@@ -317,7 +317,7 @@ def check_coefficients(pattern: Sequence[Sequence[Block]], tokens: int, steps: i
             except (ArithmeticError, LookupError, RuntimeError, ValueError):
                 continue
             with np.errstate(all="ignore"):
-                every = np.isfinite(table_of(program.scalars, depths)).all(axis=1)
+                every = np.isfinite(table_of(program.coefficients, depths)).all(axis=1)
             finite = np.broadcast_to(every, depths.shape)
             constants = all(
                 np.isfinite(node.data).all() for node in program.nodes if node.data is not None
