@@ -142,11 +142,11 @@ PROGRAMS = [
         ("test_elementwise.py::test_values_are_those_of_torch[exp-on_tiles]",),
     ),
     Mutant(
-        "tiles-tanh-cancels-near-zero",
-        _VECTORMATH,
-        "size = near if a < _TANH_STOP else",
-        "size = near if a < 0.0 else",
-        ("test_elementwise.py::test_descriptions_that_use_them[zero-96]",),
+        "code-tanh-cancels-near-zero",
+        "shaped_attention/compiler/functions.py",
+        "_TANH_STOP = 0.3",
+        "_TANH_STOP = 0.0",
+        ("test_elementwise.py::test_descriptions_that_use_them[zero-2]",),
     ),
     Mutant(
         "code-slopes-swapped",
