@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import shaped_attention as sa
+from shaped_attention.numerics.fills import fill_normals
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.threads import one_thread
-from shaped_attention.numerics.threefry import fill_weights
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, specify
@@ -126,7 +126,7 @@ def measure(layer: sa.Block, tokens: int, is_chain: bool, rounds: int) -> Measur
         with one_thread():
             times[i, 1] = seconds(lambda: [np.matmul(a, b, out=product) for _ in range(repeats)])
         times[i, 0] = seconds(lambda: paths.advance(1000))
-        times[i, 2] = seconds(lambda: fill_weights(normals, key, path, 0, 0))
+        times[i, 2] = seconds(lambda: fill_normals(normals, key, path, 0))
     speeds = times[:, 1] / (2.0 * size**3 * repeats), times[:, 2] / normals.size
     floors = work * speeds[0] + count * speeds[1]
     ratio = times[:, 0] / floors

@@ -31,7 +31,7 @@ import shaped_attention as sa
 from benchmarks.large import operations
 from shaped_attention.architectures import simulate
 from shaped_attention.architectures.configurations import read_config
-from shaped_attention.numerics.threefry import fill_weights
+from shaped_attention.numerics.fills import fill_normals
 from shaped_attention.samplers.task import Task, task_of
 
 LLAMA, GPT2 = read_config("llama-3.1-70b")[0], read_config("gpt2")[0]
@@ -56,7 +56,7 @@ def normals(count: int) -> None:
     def fill() -> None:
         buffer, paths = np.empty((1, _CELL)), np.zeros(1, dtype=np.uint64)
         for _ in range(max(1, count // threads // _CELL)):
-            fill_weights(buffer, key, paths, 0, 0)
+            fill_normals(buffer, key, paths, 0, 0)
 
     together = [threading.Thread(target=fill) for _ in range(threads)]
     for thread in together:

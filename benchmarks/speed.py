@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numba
+import llvmlite
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -218,7 +218,7 @@ def machine() -> dict[str, str]:
     """Return the processor, the number of cores and the versions of libraries."""
     info = Path("/proc/cpuinfo")
     models = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
-    versions = {module.__name__: module.__version__ for module in (torch, np, numba)}
+    versions = {module.__name__: module.__version__ for module in (torch, np, llvmlite)}
     return {"processor": (models or [platform.processor()])[0], "cores": str(CORES), **versions}
 
 

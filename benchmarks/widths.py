@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 # Before NumPy and the package, which read them when they are loaded.
-os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"))
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 import torch

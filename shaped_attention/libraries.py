@@ -106,7 +106,7 @@ def _versions() -> dict[str, str]:
 
     return {
         "shaped_attention": __version__,
-        **{name: version(name) for name in ("torch", "numpy", "scipy", "numba", "torchsde")},
+        **{name: version(name) for name in ("torch", "numpy", "scipy", "llvmlite", "torchsde")},
         "python": platform.python_version(),
     }
 

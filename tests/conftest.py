@@ -11,8 +11,8 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-# Array shapes in annotations are checked while the tests run (never in the kernels, which numba
-# compiles). The hook must be there before the modules are first imported.
+# Array shapes in annotations are checked while the tests run. The hook must be there before the
+# modules are first imported.
 _CHECKED = [
     "blocks",
     "numerics.covariance",

@@ -1,4 +1,4 @@
-"""Emitted code on arrays: a program, or a function of single entries."""
+"""Programs, and functions of single entries, on arrays."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.llvm import Target, compiled
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.mover import Mover
+from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import Program, assemble
 
 Array = NDArray[Any]
@@ -42,6 +43,14 @@ def run_program(
     ends = np.cumsum([r * c for r, c in shapes])[:-1]
     parts = np.split(whole, ends, axis=1)
     return [part.reshape(len(x), *shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def run_alone(program: Program, *inputs: Array) -> list[Array]:
+    """Return the same by library routines, for each path alone; any number of inputs."""
+    plan = Plan(program, lambda _: np.arange(2, dtype=np.uint64), np.zeros(1))
+    with np.errstate(all="ignore"):
+        results = [plan.run(given, k, 0) for k, given in enumerate(zip(*inputs, strict=True))]
+    return [np.stack(result) for result in zip(*results, strict=True)]
 
 
 def random_numbers(

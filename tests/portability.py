@@ -1,8 +1,9 @@
 """``python -m tests.portability``: the tests marked `portability` under several processor settings.
 
 Other processors round differently: they have vectors of other lengths, no fused multiplication and
-addition, or other kernels in their libraries. The switches of Numba, torch, NumPy and the BLAS
-libraries make one machine behave like several. `--module benchmarks.speed` measures as they do.
+addition, or other kernels in their libraries. The switches of the compiler, torch, NumPy and the
+BLAS libraries make one machine behave like several. `--module benchmarks.speed` measures as they
+do.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from pathlib import Path
 _SHOWN = """
 import scipy.linalg, torch
 from threadpoolctl import threadpool_info
-from shaped_attention.numerics.jit import WIDE
+from shaped_attention.compiler.llvm import host
 blas = {x["architecture"] for x in threadpool_info() if "architecture" in x}
-print("vectors of 512 bits in kernels:", WIDE, "| torch:", torch.backends.cpu.get_cpu_capability(),
+print("bits of vectors in compiled code:", host().bits, "| torch:",
+      torch.backends.cpu.get_cpu_capability(),
       "| OpenBLAS:", *blas)
 """
 
 SETTINGS: dict[str, dict[str, str]] = {
     "as it is": {},
     "AVX2": {
-        "NUMBA_CPU_NAME": "haswell",
-        "NUMBA_CPU_FEATURES": "+avx2,+fma,+bmi,+bmi2,+lzcnt,+popcnt,+f16c,+movbe",
+        "SHAPED_ATTENTION_CPU": "haswell:+sse2,+avx2,+fma,+bmi,+bmi2,+lzcnt,+popcnt,+f16c,+movbe",
         "ATEN_CPU_CAPABILITY": "avx2",
         "OPENBLAS_CORETYPE": "Haswell",
         "MKL_CBWR": "AVX2",
@@ -36,8 +37,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "NPY_DISABLE_CPU_FEATURES": "X86_V4",
     },
     "baseline": {
-        "NUMBA_CPU_NAME": "x86-64",
-        "NUMBA_CPU_FEATURES": "+sse2",
+        "SHAPED_ATTENTION_CPU": "x86-64:+sse2",
         "ATEN_CPU_CAPABILITY": "default",
         "OPENBLAS_CORETYPE": "Prescott",
         "MKL_CBWR": "COMPATIBLE",
@@ -71,7 +71,7 @@ def main() -> int:
         print(f"== {name}\n{shown.stdout}{done.stdout}{done.stderr}{name}: {seconds}", flush=True)
         return shown.returncode == done.returncode == 0
 
-    # All at once, each in one process: several would compile the same kernels.
+    # All at once, each in one process.
     names = options.setting or list(SETTINGS)
     with ThreadPoolExecutor(len(names)) as pool:
         failed = [

@@ -15,10 +15,9 @@ import shaped_attention as sa
 from shaped_attention.derived.state import State
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.samplers.steppers import blas
-from tests.emitted import run_program
+from tests.emitted import run_alone, run_program
 from tests.laws import with_state
 
 Array = NDArray[np.float64]
@@ -38,10 +37,7 @@ def emitted(name: str, x: Array) -> Array:
 
 
 def by_library(name: str, x: Array) -> Array:
-    plan = Plan.of(program_of(name), lambda address: address, np.zeros(1))
-    with np.errstate(all="ignore"):
-        (result,) = plan.run([x.reshape(64, ROWS, 1)], np.arange(64), 0)
-    return result.reshape(-1)
+    return run_alone(program_of(name), x.reshape(64, ROWS, 1))[0].reshape(-1)
 
 
 EXECUTORS = pytest.mark.parametrize("executor", [emitted, by_library])

@@ -18,13 +18,16 @@ from shaped_attention import (
     integrate_sde,
     simulate_chain,
 )
-from shaped_attention.numerics import lapack
-from shaped_attention.numerics.operations import stacks
+from shaped_attention.numerics import plan
+from shaped_attention.numerics.graph import Graph
+from shaped_attention.numerics.operations import hidden
+from shaped_attention.numerics.program import assemble
 from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steppers import blas, stepper_of
 from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.steppers.compiled import BlockStepper
 from shaped_attention.samplers.task import task_of
+from tests.emitted import run_alone
 
 LAYERS = {
     "attention": ShapedAttention(0.5, 0.7),
@@ -79,8 +82,8 @@ STARTS = {
 def large_from_40_tokens(request, monkeypatch):
     """Let library routines take 40 tokens, whatever is fastest on one machine."""
     if "taken" not in request.fixturenames:
-        monkeypatch.setattr(blas, "FEWEST_LARGE_TOKENS", 40)
-        monkeypatch.setattr(stacks, "FEWEST_LARGE_TOKENS", 40)
+        for module in (blas, plan, hidden):
+            monkeypatch.setattr(module, "FEWEST_LARGE_TOKENS", 40)
 
 
 @pytest.fixture
@@ -288,6 +291,15 @@ def test_one_layer_of_many_tokens():
     assert abs(np.trace(v) / 512 - 1.0) < 0.1
 
 
+def factor(kind, matrix):
+    """Return the factor of an operation, by LAPACK or by the exact rule."""
+    graph = Graph()
+    x = graph.node("input", (), matrix.shape)
+    rows = len(matrix)
+    node = graph.node(kind, (x.node,), (rows, rows), lower=True)
+    return run_alone(assemble(graph, [x], [node]), matrix[None])[0][0]
+
+
 ROOTS = np.random.default_rng(0).normal(size=(70, 90)) + 3.0 * np.eye(70, 90)
 
 
@@ -299,9 +311,8 @@ def test_rows_without_a_direction_of_their_own_have_a_zero_column(columns):
     root[40] = root[3] - 2.0 * root[7]
     root[41] = 0.0
     v = root @ root.T
-    out = np.empty((70, 70))
-    for factorise, matrix in ((lapack.lower_factor, root), (lapack.cholesky, v)):
-        factorise(matrix, out)
+    for kind, matrix in (("lower", root), ("cholesky", v)):
+        out = factor(kind, matrix)
         zero = np.flatnonzero((out == 0.0).all(axis=0))
         np.testing.assert_array_equal(zero, [5, 40, 41])
         np.testing.assert_allclose(out @ out.T, v, atol=1e-11)
@@ -311,30 +322,26 @@ def test_rows_without_a_direction_of_their_own_have_a_zero_column(columns):
 def test_the_level_of_a_pivot(relative, kept):
     """64 eps of a row; a part of its own of 100 eps is kept, of 30 eps is not."""
     eps = np.finfo(np.float64).eps
-    root, v, out = np.eye(40, 60), np.eye(40), np.empty((40, 40))
+    root, v = np.eye(40, 60), np.eye(40)
     root[9, 3], root[9, 9] = 1e5, relative * eps * 1e5
-    lapack.lower_factor(root, out)
-    assert (out[9, 9] > 0.0) == kept
+    assert (factor("lower", root)[9, 9] > 0.0) == kept
     v[9, 3] = v[3, 9] = np.sqrt(1.0 - relative * eps)
-    lapack.cholesky(v, out)
-    assert (out[9, 9] > 0.0) == kept
+    assert (factor("cholesky", v)[9, 9] > 0.0) == kept
 
 
 def test_what_is_not_finite_is_never_a_zero_pivot():
     with np.errstate(all="ignore"):
         for bad in (np.nan, np.inf):
-            root, v, out = np.eye(40, 60), np.eye(40), np.empty((40, 40))
+            root, v = np.eye(40, 60), np.eye(40)
             root[1, 1] = v[1, 1] = bad
-            for factorise, matrix in ((lapack.lower_factor, root), (lapack.cholesky, v)):
-                factorise(matrix, out)
-                assert not np.isfinite(out[1]).all()
+            for kind, matrix in (("lower", root), ("cholesky", v)):
+                assert not np.isfinite(factor(kind, matrix)[1]).all()
 
 
 def test_factors_of_narrow_roots():
     """Fewer columns than rows: the last pivot is at rounding level, in many matrices."""
     for k in range(60):
         root = np.random.default_rng(k).normal(size=(30, 29))
-        out = np.empty((30, 30))
-        lapack.lower_factor(root, out)
+        out = factor("lower", root)
         np.testing.assert_allclose(out @ out.T, root @ root.T, atol=1e-12)
         assert np.abs(out[:, 29]).max() < 1e-11

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import mpmath
 import numpy as np
 import pytest
 import torch
 from scipy import special, stats
 
-from shaped_attention.compiler import functions
+from shaped_attention.compiler import functions, random
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.llvm import compiled
+from shaped_attention.compiler.random import threefry as emit_threefry
 from shaped_attention.numerics.draws import Draws, stream_key, threefry
+from shaped_attention.numerics.fills import fill_normals, path_words
 from shaped_attention.numerics.seeds import STREAMS
-from shaped_attention.numerics.threefry import fill_weights, path_words
-from shaped_attention.numerics.threefry import threefry as compiled_threefry
 from tests.emitted import AVX2, SSE2, on_entries, random_numbers
 
 KEY = stream_key(5, "chain")
@@ -90,11 +94,26 @@ KNOWN = [
 ]
 
 
+def emitted_words(key, counter):
+    e = Emitter(lanes=1)
+
+    def body():
+        third = e.new("xor i64 %k0, %k1")
+        third = e.new(f"xor i64 {third}, {np.uint64(random.PARITY).astype(np.int64)}")
+        for k, word in enumerate(emit_threefry(e, ("%k0", "%k1", third), "%c0", "%c1")):
+            e.store_as("i64", word, e.at("%out", k, "i64"))
+
+    e.function([("ptr", "out"), *(("i64", x) for x in ("k0", "k1", "c0", "c1"))], body, name="run")
+    out = np.empty(2, np.uint64)
+    types = [ctypes.c_void_p, *[ctypes.c_uint64] * 4]
+    compiled(e.module(), e.target).function("run", *types)(out.ctypes.data, *key, *counter)
+    return tuple(int(word) for word in out)
+
+
 @pytest.mark.portability
 @pytest.mark.parametrize(("key", "counter", "answer"), KNOWN)
 def test_threefry_gives_the_published_answers(key, counter, answer):
-    words = compiled_threefry(*map(np.uint64, key), *map(np.uint64, counter))
-    assert tuple(int(w) for w in words) == answer
+    assert emitted_words(key, counter) == answer
     signed = [torch.tensor([np.uint64(c).astype(np.int64)]) for c in counter]
     twin = threefry(np.array(key, dtype=np.uint64), *signed)
     assert tuple(int(w) % 2**64 for w in twin) == answer
@@ -122,7 +141,7 @@ def test_normals_are_the_same_numbers_in_torch_and_compiled(count):
     """Also those that single precision rounds when it is asked to."""
     ours = numbers("normal", (1, count), (SLOT,))[:, 0]
     weights = np.empty((LANES, count))
-    fill_weights(weights, KEY, PATHS, SLOT, 0)
+    fill_normals(weights, KEY, PATHS, SLOT)
     twin = draws().normals_at(SLOT, 0, count).numpy()
     np.testing.assert_allclose(ours, twin, atol=5e-15)
     np.testing.assert_allclose(weights, twin, atol=5e-15)

@@ -7,22 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.operations.orthonormal import (
-    by_torch,
-    orthonormal,
-    traced_orthonormal,
-)
+from shaped_attention.numerics.operations.orthonormal import orthonormal, traced_orthonormal
 from shaped_attention.numerics.operations.registry import OPERATIONS, operation, primitive
-from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import Program, assemble
-from tests.emitted import run_program
+from tests.emitted import run_alone, run_program
 from tests.test_tangents import UNARY, WIDE, normals
 
 Array = NDArray[np.float64]
@@ -60,7 +54,7 @@ ROWS: dict[str, Row] = {
 }
 """A function of a matrix for each operation, and the shape of the matrix."""
 
-RANDOM = {"normal", "wishart", "activated_gram", "sum_of_parts"}
+RANDOM = {"normal", "wishart", "activated_gram"}
 """Random numbers: `test_numbers`, `test_compiled` and `test_paths` compare them."""
 
 
@@ -84,23 +78,19 @@ def test_executors_agree(name: str) -> None:
     function, shape = ROWS[name]
     x, program = normals(PATHS, *shape), traced(name)
     expected, entries = function(x).numpy(), x.numpy()
-    (values,) = Plan.of(program, lambda _: None, np.zeros(1)).run([entries], np.arange(PATHS), 0)
-    for result in (in_code(program, entries), values):
+    for result in (in_code(program, entries), *run_alone(program, entries)):
         np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ROWS)
 def test_operations_of_a_constant(name: str) -> None:
-    """Each sample of a stack has the value."""
     function, shape = ROWS[name]
     x, graph = normals(1, *shape), Graph()
     entry = graph.node("input", (), (1, 1))
     value = function(graph.constant(x[0].numpy())).value()
     program = assemble(graph, [entry], [value])
-    (values,) = Plan.of(program, lambda _: None, np.zeros(1)).run(
-        [np.zeros((3, 1, 1))], np.arange(3), 0
-    )
+    (values,) = run_alone(program, np.zeros((3, 1, 1)))
     expected = np.broadcast_to(function(x), (3, *value.shape))
     np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-11)
 
@@ -131,8 +121,7 @@ def test_what_is_not_a_number_is_no_correlation() -> None:
     x = graph.node("input", (), (2, 2))
     program = assemble(graph, [x], [pr.arc_cosine_kernel(x).value()])
     v = np.tile([[1.0, np.nan], [np.nan, 1.0]], (PATHS, 1, 1))
-    (stacks,) = Plan.of(program, lambda _: None, np.zeros(1)).run([v], np.arange(PATHS), 0)
-    for result in (in_code(program, v), stacks):
+    for result in (in_code(program, v), *run_alone(program, v)):
         assert np.isnan(result[:, 0, 1]).all()
 
 
@@ -163,21 +152,6 @@ def test_shapes_that_do_not_fit() -> None:
             compared()
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("kind", [torch.float64, torch.float32])
-def test_directions_by_torch(kind: torch.dtype) -> None:
-    """What devices, and long rows, take."""
-    rows = normals(5, 4, 9).to(kind)
-    rows[..., :2] = 0.0
-    rows[:, 2] = 2.0 * rows[:, 0]
-    rows[2, 3] = 0.0
-    lengths = torch.linalg.vector_norm(rows, dim=-1)
-    known = torch.eye(9, dtype=kind)[:2].expand(5, -1, -1)
-    value, expected = orthonormal(rows, lengths, known), by_torch(rows, lengths, known)
-    torch.testing.assert_close(value, expected, rtol=1e-5, atol=100 * torch.finfo(kind).eps)
-    assert (value[:, 2, -1] == 0.0).all()
-
-
 def test_every_operation_has_a_row() -> None:
     kinds = {node.kind for name in ROWS for node in traced(name).nodes}
     assert kinds - {"input", "constant"} == OPERATIONS.keys() - RANDOM
@@ -186,11 +160,11 @@ def test_every_operation_has_a_row() -> None:
 def test_a_missing_face_is_an_error() -> None:
     """When it is registered, that is when its file is imported."""
     with pytest.raises(TypeError, match="growth"):
-        operation("cube", entry=None, blas=np.power)
+        operation("cube", entry=np.power)
     with pytest.raises(TypeError, match="one emission"):
-        operation("cube", blas=np.power, growth=max)
+        operation("cube", growth=max)
     with pytest.raises(TypeError, match="registered twice"):
-        operation("softmax", entry=None, blas=np.power, growth=max)
+        operation("softmax", entry=np.power, growth=max)
     with pytest.raises(TypeError, match="one rule for tangents"):
         primitive(trace=lambda x: x)
     assert "cube" not in OPERATIONS

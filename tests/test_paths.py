@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 import shaped_attention as sa
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.plan import Plan
 from shaped_attention.numerics.program import assemble
 from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.loop import starting_paths
@@ -19,6 +18,7 @@ from shaped_attention.samplers.specification import Options, specify
 from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from shaped_attention.samplers.task import task_of
+from tests.emitted import run_alone
 from tests.test_large import CHAINS
 
 Array = NDArray[np.float64]
@@ -109,21 +109,20 @@ def test_transposes_of_triangles_and_of_matrices_that_are_not_square() -> None:
     x = graph.node("input", (), (11, 11), lower=True)
     y, z = graph.node("input", (), (11, 19)), graph.node("input", (), (3, 7))
     program = assemble(graph, [x, y, z], [x.mT @ y, z.mT])
-    plan = Plan.of(program, lambda _: None, np.zeros(1))
-    product, turned = plan.run([triangle, other, wide], np.arange(2), 0)
+    product, turned = run_alone(program, triangle, other, wide)
     np.testing.assert_allclose(product, triangle.mT @ other, rtol=0.0, atol=1e-13)
     np.testing.assert_array_equal(turned, wide.mT)
 
 
 @pytest.mark.parametrize("tokens", [3, 100])
 def test_a_result_may_be_a_constant_or_there_twice(tokens: int) -> None:
-    """Each has a matrix for each sample, whether a stack has all samples or one."""
     states, graph = np.random.default_rng(2).normal(size=(3, tokens, tokens)), Graph()
     x = graph.node("input", (), (tokens, tokens))
     double, entries = 2.0 * x, np.arange(4.0).reshape(2, 2)
     program = assemble(graph, [x], [graph.constant(entries), double, double])
-    results = Plan.of(program, lambda _: None, np.zeros(1)).run([states], np.arange(3), 0)
-    for result, expected in zip(results, ([entries] * 3, 2.0 * states, 2.0 * states), strict=True):
+    for result, expected in zip(
+        run_alone(program, states), ([entries] * 3, 2.0 * states, 2.0 * states), strict=True
+    ):
         np.testing.assert_array_equal(result, expected, strict=True)
 
 
@@ -137,19 +136,12 @@ def test_explosions_stop() -> None:
 
 @pytest.mark.portability
 @pytest.mark.parametrize("tokens", [5, 97])
-def test_a_stack_or_a_team_does_not_change_a_sample(tokens: int) -> None:
-    """Each sample of a stack has the bits that it has alone, on one thread and on three.
-
-    A matrix with an odd number of entries changes the alignment of the one after it.
-    """
+def test_a_team_does_not_change_a_sample(tokens: int) -> None:
     layer = [
         sa.ShapedAttention(0.5, 0.7, heads=4, key_size=8, rope=1e4, output_projection=True),
         sa.ShapedMLP(0.5, activation="silu", gated=True, hidden=20_000, skip=1.0),
     ]
     paths, _ = both_of(layer, sa.equicorrelated(tokens, 0.2), 128, 1)
-    (plan,), states = paths.task.plans, paths.state[:, 0] + np.arange(2.0)[:, None, None]
-    (whole,) = plan.run([states], np.array([5, 9]), 0)
-    for threads in (1, 3):
-        for k, sample in enumerate((5, 9)):
-            (one,) = plan.run([states[k : k + 1]], sample, 0, team=Team(threads))
-            np.testing.assert_array_equal(one[0], whole[k])
+    (plan,) = paths.task.plans
+    (alone,), (shared,) = (plan.run(paths.state[0], 5, 0, team=Team(k)) for k in (1, 3))
+    np.testing.assert_array_equal(alone, shared)

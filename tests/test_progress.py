@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import sys
 
-import click
-import numba
 import pytest
-from click.testing import CliRunner
 
 import shaped_attention as sa
-from shaped_attention.commands.options import COMPILING, progress_option
 from shaped_attention.statistics.stopping import explosion_table
 
 V0 = sa.equicorrelated(2, 0.2)
@@ -55,16 +51,3 @@ def test_none_shows_a_bar_on_a_terminal_only(capsys, monkeypatch):
     monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
     CALLS["simulate_chain"](progress=None)
     assert "100%" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--progress", "--no-progress"])
-def test_compilation_is_announced_once_where_progress_is_shown(option):
-    @click.command()
-    @progress_option
-    def compiles(progress):
-        for k in range(2):
-            numba.njit(lambda x: x + 1)(k)
-
-    shown = CliRunner().invoke(compiles, [option])
-    assert shown.exit_code == 0, shown.output
-    assert shown.stderr == (f"{COMPILING}\n" if option == "--progress" else "")

@@ -19,9 +19,8 @@ from shaped_attention import (
     simulate_network,
 )
 from shaped_attention.numerics import named_numbers
-from shaped_attention.numerics.draws import stream_key
-from shaped_attention.numerics.threefry import fill_weights, path_words
-from shaped_attention.numerics.vector_products import multiply_weights
+from shaped_attention.numerics.draws import Draws, stream_key
+from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.steppers.compiled import BlockStepper
 from tests.laws import final, same_law
 
@@ -106,18 +105,20 @@ def test_networks_do_not_depend_on_those_beside_them(name, width, dtype):
 @pytest.mark.portability
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("rows", "fan_in", "columns"), [(1, 1, 3), (4, 5, 7), (9, 301, 34)])
-def test_weights_are_those_of_their_addresses(rows, fan_in, columns, dtype):
-    """A product in blocks is that with the whole matrix, and its parts have the same bits."""
-    key = stream_key(1, "network")
+def test_weights_are_those_of_their_addresses(rows, fan_in, columns, dtype, monkeypatch):
+    """A product in blocks is that with the whole matrix, on one thread and on three."""
+    monkeypatch.setattr(network_module, "_BLOCK", 700)
+    monkeypatch.setattr(network_module, "_FEWEST_FOR_THREADS", 1)
+    key, samples = stream_key(1, "network"), torch.arange(5, 8)
     x = np.random.default_rng(0).normal(size=(3, rows, fan_in)).astype(dtype)
-    out, parts = np.empty((2, 3, rows, columns), dtype)
-    paths = path_words(np.arange(5, 8), 7)
-    multiply_weights(x, key, paths, 2, 0, columns, out)
-    for begin in range(0, columns, 2):
-        multiply_weights(x, key, paths, 2, begin, min(begin + 2, columns), parts)
-    np.testing.assert_array_equal(out, parts)
-    numbers = np.empty((3, columns * fan_in))
-    fill_weights(numbers, key, paths, 2, 0)
+    out, shared = (
+        network_module.WeightProduct(Draws(key, samples, 7, 2), Team(threads))(
+            torch.from_numpy(x), columns
+        ).numpy()
+        for threads in (1, 3)
+    )
+    np.testing.assert_array_equal(out, shared)
+    numbers = Draws(key, samples, 7, compiled=False).normals_at(2, 0, columns * fan_in).numpy()
     expected = x @ numbers.reshape(3, columns, fan_in).swapaxes(-1, -2).astype(dtype)
     np.testing.assert_allclose(
         out, expected, rtol=0.0, atol=300 * np.finfo(dtype).eps * fan_in**0.5

@@ -26,7 +26,7 @@ NAMES = {
 SCRIPT = f"""
 import fcntl, os, shutil, signal, sys
 # The libraries are those of this system: only the package meets what is missing.
-import h5netcdf, numba, pydantic, scipy.stats, torch, xarray
+import h5netcdf, llvmlite, pydantic, scipy.stats, torch, xarray
 
 for module in {sorted(MODULES)}:
     sys.modules[module] = None

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 
-import numba
 import numpy as np
 import pytest
 
@@ -100,7 +99,6 @@ def answers():
     """Return the message of a new process: here the run-time type checks would raise first."""
     out = subprocess.run(
         [sys.executable, "-c", WRONG_TYPES + NUMPY_SCALARS],
-        env=os.environ | {"NUMBA_CACHE_DIR": numba.config.CACHE_DIR},
         capture_output=True,
         check=True,
     )
@@ -137,7 +135,7 @@ def replaced():
     """What every public function answers if one of its arguments is something else."""
     out = subprocess.run(
         [sys.executable, "-m", "tests.wrong_arguments"],
-        env=os.environ | {"NUMBA_CACHE_DIR": numba.config.CACHE_DIR, "TQDM_DISABLE": "1"},
+        env=os.environ | {"TQDM_DISABLE": "1"},
         capture_output=True,
         check=True,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,31 +116,7 @@ results_option = click.option(
 )
 
 
-def _announced(context: click.Context, _: click.Parameter, progress: bool | None) -> bool | None:
-    """Say on the error stream when kernels are compiled, where progress is shown."""
-    if sys.stderr.isatty() if progress is None else progress:
-        from numba.core import event
-
-        class Compiling(event.Listener):
-            said = False
-
-            def on_start(self, event: event.Event) -> None:
-                if not self.said:
-                    click.echo(COMPILING, err=True)
-                self.said = True
-
-            def on_end(self, event: event.Event) -> None:
-                pass
-
-        context.with_resource(event.install_listener("numba:compile", Compiling()))
-    return progress
-
-
-COMPILING = "compiling kernels, which later runs load from a cache ..."
-
-progress_option = click.option(
-    "--progress/--no-progress", default=None, help=HELP["progress"], callback=_announced
-)
+progress_option = click.option("--progress/--no-progress", default=None, help=HELP["progress"])
 
 seed_option = click.option("--seed", default=0, help=HELP["seed"])
 

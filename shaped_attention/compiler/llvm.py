@@ -44,9 +44,13 @@ class Target:
 
 @cache
 def host() -> Target:
-    """Return the processor of this process, or the one that Numba is told to compile for."""
-    name, features = (os.environ.get(f"NUMBA_CPU_{x}") for x in ("NAME", "FEATURES"))
-    if name is not None and features is not None:
+    """Return the processor of this process, or a smaller one: SHAPED_ATTENTION_CPU=name:features.
+
+    Code for the smaller one runs here as it would there.
+    """
+    asked = os.environ.get("SHAPED_ATTENTION_CPU")
+    if asked:
+        name, _, features = asked.partition(":")
         return Target(name, features)
     return Target(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 

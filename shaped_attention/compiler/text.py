@@ -156,11 +156,12 @@ class Text:
         key: tuple[object, ...] = (),
         result: str = "void",
         name: str | None = None,
+        outside: bool = False,
     ) -> str:
         """Emit a function, unless one with this key or this text is there; return its name.
 
         `body` emits its instructions and returns its value. A function with a name can be called
-        from outside.
+        from `outside`.
         """
         known = self._names.get(key) if key else None
         if known is not None:
@@ -174,7 +175,7 @@ class Text:
         given = ", ".join(f"{kind} %{x}" for kind, x in parameters)
         whole = f"({given}) #0 {{\n{text}\n}}"
         label = name or self._functions.setdefault(result + whole, f"f{len(self._functions)}")
-        linkage = "" if name else "internal "
+        linkage = "" if name or outside else "internal "
         self._declared[f"define {label}"] = f"define {linkage}{result} @{label}{whole}"
         if key:
             self._names[key] = label

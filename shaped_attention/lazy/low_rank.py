@@ -13,7 +13,7 @@ from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import stacked
 from shaped_attention.lazy.rows import Rows
-from shaped_attention.numerics.lapack import PIVOT_EPSILONS
+from shaped_attention.numerics.routines import PIVOT_EPSILONS
 
 Coefficient = float | Tensor
 """A number, or one for each sample (B, 1, 1)."""

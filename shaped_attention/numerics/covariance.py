@@ -15,7 +15,7 @@ from shaped_attention.checks import (
     check_positive,
     real_array,
 )
-from shaped_attention.numerics.lapack import PIVOT
+from shaped_attention.numerics.routines import PIVOT
 
 Matrix = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Random numbers keyed by integers: the torch twin of `shaped_attention.numerics.threefry`.
+"""Random numbers keyed by integers: the torch twin of `shaped_attention.numerics.fills`.
 
 An integer seed and the name of a stream give a key; a key and integers (sample, step, slot, pair)
 give a number. Nothing else enters, so results do not depend on chunks, threads, order or device,
@@ -18,16 +18,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.random import ATTEMPT_SHIFT, PARITY, ROTATIONS
 from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.fills import fill_beside, fill_normals, path_words
 from shaped_attention.numerics.seeds import STREAMS
-from shaped_attention.numerics.threefry import (
-    ATTEMPT_SHIFT,
-    PARITY,
-    ROTATIONS,
-    fill_beside,
-    fill_weights,
-    path_words,
-)
 
 SLOTS_PER_BLOCK = 64
 """Number of consecutive slots (independent series within a step) of each block of a layer."""
@@ -82,7 +76,7 @@ def threefry(
 ) -> tuple[Int[Tensor, "*n"], Int[Tensor, "*n"]]:
     """Apply Threefry-2x64-20 to signed integers that hold the bits of unsigned ones."""
     k0, k1 = int(key[0]), int(key[1])
-    keys = (k0, k1, k0 ^ k1 ^ int(PARITY))
+    keys = (k0, k1, k0 ^ k1 ^ PARITY)
     x0, x1 = c0 + _signed(k0), c1 + _signed(k1)
     for group in range(5):
         for bits in ROTATIONS[group % 2]:
@@ -177,7 +171,7 @@ class Draws:
         first = start // 2
         if self._on_host:
             out = np.empty((len(self.samples), count))
-            fill_weights(out, self.key, self.paths(), slot, first)
+            fill_normals(out, self.key, self.paths(), slot, first)
             return torch.from_numpy(out).to(self.dtype)
         pairs = torch.arange(first, first + (count + 1) // 2, device=self.samples.device)
         a, b = _normal_pair(*self._words(slot, pairs))

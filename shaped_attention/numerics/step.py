@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.matrices import Constant, View, entries
+from shaped_attention.compiler.matrices import Constant, View
 from shaped_attention.compiler.text import Real, TooLongError
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.operations.hidden import scalars_inside
-from shaped_attention.numerics.operations.registry import OPERATIONS, Here
+from shaped_attention.numerics.operations.registry import Here, emit_node
 from shaped_attention.numerics.program import Layout, Program
 from shaped_attention.numerics.scalars import Number, Scalar
 
@@ -191,24 +191,3 @@ class StepEmission:
 
     def _address(self, view: View) -> str:
         return self.e.at(view.base, view.offset)
-
-
-def emit_node(e: Emitter, here: Here) -> None:
-    """Emit an operation."""
-    known = OPERATIONS[here.node.kind]
-    if known.emit is not None:
-        known.emit(e, here)
-        return
-    entry, shape = known.entry, here.node.shape
-    assert entry is not None
-    inputs = [
-        x if node.shape == shape else x.stretched(node.shape)
-        for x, node in zip(here.inputs, here.node.inputs, strict=True)
-    ]
-    flat = all(x.contiguous(shape[1]) for x in (here.out, *inputs))
-
-    def put(i: object, j: object) -> None:
-        values = [x.load(e, i, j) for x in inputs]  # type: ignore[arg-type]
-        here.out.store(e, entry(e, here.scalars, *values), i, j)  # type: ignore[arg-type]
-
-    entries(e, shape, put, flat)

@@ -6,18 +6,19 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Unpack
 
+import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.checks import check_count, check_new_name
 from shaped_attention.numerics.draws import SLOTS_PER_BLOCK, Draws, slot_number, stream_key
+from shaped_attention.numerics.fills import fill_normals
 from shaped_attention.numerics.threads import ALONE, Team
-from shaped_attention.numerics.vector_products import multiply_weights
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import check_other_seed
 from shaped_attention.samplers.loop import sample
@@ -53,11 +54,33 @@ _FEWEST_FOR_THREADS = 2**16
 """Weights of a matrix that take longer to make than to start a thread."""
 
 
+_BLOCK = 2**14
+"""Weights of a block of columns, which are multiplied while they are in the cache."""
+
+
+def _multiply(x: NDArray[Any], out: NDArray[Any], draws: Draws, slot: int, starts: range) -> None:
+    """Write blocks of columns, which begin at even numbers, of the products with weights.
+
+    The blocks are the same for any number of threads. No matrix is stored, which bounds the memory
+    at any width.
+    """
+    fan_in, columns, paths = x.shape[-1], out.shape[-1], draws.paths()
+    weights = np.empty((starts.step, fan_in))
+    for s in range(len(x)):
+        for start in starts:
+            here = weights[: min(starts.step, columns - start)]
+            pair = start * fan_in // 2
+            fill_normals(here.reshape(1, -1), draws.key, paths[s : s + 1], slot, pair)
+            factor = here.astype(x.dtype, copy=False)
+            out[s, :, start : start + len(here)] = x[s] @ factor.T
+
+
 class WeightProduct:
     """Products ``project(x, columns) = x @ W`` with the weights of samples in a block and layer.
 
-    Each call has a fresh Gaussian matrix W (fan_in, columns) for each sample;
-    `numerics.vector_products` numbers its entries. `team` shares the columns of a large matrix.
+    Each call has a fresh Gaussian matrix W (fan_in, columns) for each sample, whose entry in row r
+    and column c is the normal number c fan_in + r of its slot. `team` shares the columns of a large
+    matrix.
     """
 
     def __init__(self, draws: Draws, team: Team = ALONE) -> None:
@@ -83,12 +106,12 @@ class WeightProduct:
         # A tensor of torch is aligned in memory, so what follows rounds in the same way each time.
         out = x.new_empty(*x.shape[:-1], columns)
         threads = self._team.threads if columns * fan_in >= _FEWEST_FOR_THREADS else 1
-        ends = [columns * k // threads // 2 * 2 for k in range(threads)] + [columns]
+        block = max(2, _BLOCK // fan_in // 2 * 2)
+        blocks = -(-columns // block)
+        ends = [min(columns, blocks * k // threads * block) for k in range(threads + 1)]
         arrays = x.contiguous().numpy(), out.numpy()
         self._team.together([
-            partial(
-                multiply_weights, arrays[0], draws.key, draws.paths(), slot, begin, end, arrays[1]
-            )
+            partial(_multiply, *arrays, draws, slot, range(begin, end, block))
             for begin, end in pairwise(ends)
         ])  # fmt: skip
         return out

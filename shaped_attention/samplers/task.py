@@ -155,7 +155,7 @@ class Task:
     def _plan(self, program: Program) -> Plan:
         from shaped_attention.numerics.plan import Plan
 
-        return Plan.of(program, self.keys.key, self.depths)
+        return Plan(program, self.keys.key, self.depths)
 
     @cached_property
     def numbers(self) -> int:

@@ -10,7 +10,6 @@ from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.text import Int, Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.jit import kernel, scalar
 from shaped_attention.numerics.operations.entrywise import leaky, sign, sqrt
 from shaped_attention.numerics.operations.parts import diagonal
 from shaped_attention.numerics.operations.registry import (
@@ -20,8 +19,6 @@ from shaped_attention.numerics.operations.registry import (
     operation,
     primitive,
 )
-from shaped_attention.numerics.operations.stacks import mirror, plain
-from shaped_attention.numerics.vectormath import arccos
 
 
 def _with_tangents(v: Dual) -> Dual:
@@ -70,17 +67,9 @@ def arc_cosine_kernel(v: M) -> M:
     return scale * torch.where(inside, angle, math.pi * r.clamp(min=0.0))
 
 
-@scalar
-def _value(a, b, c):  # type: ignore[no-untyped-def]
-    """Return the kernel of two tokens with the variances a, b and the covariance c."""
-    # Roots before the product, which could underflow; what is not a number remains so.
-    scale = math.sqrt(a) * math.sqrt(b)
-    r = c / scale if scale != 0.0 else 0.0
-    r = 1.0 if r > 1.0 else -1.0 if r < -1.0 else r
-    return scale * (math.sqrt(1.0 - r * r) + r * (math.pi - arccos(r)))
-
-
 def _emitted(e: Emitter, a: Real, b: Real, c: Real) -> Real:
+    """Emit the kernel of two tokens with the variances a, b and the covariance c."""
+    # Roots before the product, which could underflow; what is not a number remains so.
     scale = e.fmul(e.sqrt(a), e.sqrt(b))
     some = e.compare("une", scale, 0.0)
     r = e.select(some, e.fdiv(c, scale), 0.0)
@@ -105,14 +94,4 @@ def _emit(e: Emitter, here: Here) -> None:
     e.loop(0, here.node.shape[0], 1, row)
 
 
-@kernel
-def _stacks(v, out):  # type: ignore[no-untyped-def]
-    for s in range(v.shape[0]):
-        for i in range(v.shape[1]):
-            for j in range(i):
-                out[s, i, j] = _value(v[s, i, i], v[s, j, j], v[s, i, j])
-            out[s, i, i] = math.pi * v[s, i, i]
-    mirror(out)
-
-
-operation("arc_cosine", emit=_emit, blas=plain(_stacks), growth=1.0)
+operation("arc_cosine", emit=_emit, growth=1.0)

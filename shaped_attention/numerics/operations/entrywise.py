@@ -13,9 +13,7 @@ from shaped_attention.compiler import functions
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.text import Real
 from shaped_attention.libraries import torch
-from shaped_attention.numerics import vectormath as vm
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.jit import kernel
 from shaped_attention.numerics.operations.registry import (
     E,
     M,
@@ -26,7 +24,6 @@ from shaped_attention.numerics.operations.registry import (
     slope,
     tensor,
 )
-from shaped_attention.numerics.operations.stacks import Array, Place, Step, flat, plain
 from shaped_attention.numerics.scalars import AnyNumber
 
 
@@ -116,51 +113,15 @@ def _of(function: Callable[[Emitter, Real], Real]) -> Callable[..., Real]:
     return lambda e, scalars, x: function(e, x)
 
 
-# Entries of stacks, where NumPy would take several passes.
-
-
-@kernel
-def _normal_cdfs(x, out):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    for i in range(x.size):
-        out[i] = vm.normal_cdf(x[i])
-
-
-@kernel
-def _sigmoids(x, out):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    for i in range(x.size):
-        out[i] = vm.logistic(x[i])
-
-
-@kernel
-def _softplus_values(x, out):  # type: ignore[no-untyped-def]
-    vm.prefer_wide_vectors()
-    for i in range(x.size):
-        out[i] = vm.softplus(x[i])
-
-
-@kernel
-def _leaky_values(x, s, t, out):  # type: ignore[no-untyped-def]
-    for i in range(x.size):
-        out[i] = (s if x[i] > 0.0 else t) * x[i]
-
-
-def _leaky_stacks(step: Step, place: Place, out: Array, a: Array) -> None:
-    _leaky_values(a.reshape(-1), *step.numbers(place), out.reshape(-1))
-
-
-for _kind, _entry, _blas, _growth in (
-    ("reciprocal", _of(lambda e, x: e.fdiv(1.0, x)), plain(np.reciprocal), -1.0),
-    ("sign", _sign, plain(np.sign), 0.0),
-    ("sqrt", _of(lambda e, x: e.sqrt(x)), plain(np.sqrt), 0.5),
-    ("exp", _of(functions.whole_exp), plain(np.exp),
-     lambda orders: math.inf if orders[0] > 0.0 else 0.0),
-    ("tanh", _of(functions.tanh), plain(np.tanh), bounded),
-    ("normal_cdf", _of(functions.normal_cdf), flat(_normal_cdfs), 0.0),
-    ("sigmoid", _of(functions.logistic), flat(_sigmoids), 0.0),
-    ("softplus", _of(functions.softplus), flat(_softplus_values),
-     lambda orders: max(0.0, orders[0])),
-    ("leaky", _leaky, _leaky_stacks, 1.0),
-):  # fmt: skip
-    operation(_kind, entry=_entry, blas=_blas, growth=_growth)
+for _kind, _entry, _growth in (
+    ("reciprocal", _of(lambda e, x: e.fdiv(1.0, x)), -1.0),
+    ("sign", _sign, 0.0),
+    ("sqrt", _of(lambda e, x: e.sqrt(x)), 0.5),
+    ("exp", _of(functions.whole_exp), lambda orders: math.inf if orders[0] > 0.0 else 0.0),
+    ("tanh", _of(functions.tanh), bounded),
+    ("normal_cdf", _of(functions.normal_cdf), 0.0),
+    ("sigmoid", _of(functions.logistic), 0.0),
+    ("softplus", _of(functions.softplus), lambda orders: max(0.0, orders[0])),
+    ("leaky", _leaky, 1.0),
+):
+    operation(_kind, entry=_entry, growth=_growth)

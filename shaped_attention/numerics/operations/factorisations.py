@@ -13,19 +13,21 @@ from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View, copy, dots, sums
 from shaped_attention.compiler.text import EPSILON, Int, Real
 from shaped_attention.libraries import torch
-from shaped_attention.numerics import lapack
+from shaped_attention.numerics import routines
+from shaped_attention.numerics.array_code import alone
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.lapack import PIVOT, PIVOT_EPSILONS
+from shaped_attention.numerics.graph import Matrix, Node
 from shaped_attention.numerics.operations.parts import concatenate
 from shaped_attention.numerics.operations.registry import (
+    Alone,
+    Call,
     Here,
     M,
     check_square,
     operation,
     primitive,
 )
-from shaped_attention.numerics.operations.stacks import Array, each, is_large, plain
+from shaped_attention.numerics.routines import PIVOT_EPSILONS, Array
 
 
 def _traced_lower(root: Matrix) -> Matrix:
@@ -244,11 +246,24 @@ def _emit_lower(e: Emitter, here: Here) -> None:
             below_it = [(e.add(first, z), x) for z, x in zip(others, parts, strict=True)]
             divide(here, inverse, below_it)
 
+        # Rows of a small pivot are not quite orthogonal to those before. What is taken off along
+        # one of them changes the parts along the next.
+        angles: dict[tuple[int, int], Real] = {}
+        if first != rows - wide:
+            for y in range(1, wide):
+                along = products(e.add(first, y), [e.add(first, z) for z in range(y)])[1:]
+                angles.update({(z, y): x for z, x in enumerate(along)})
+
         def below(i: Int, high: int) -> None:
-            parts = dots(e, rest, rest.mT, (i, first), (high, wide), (0, columns))
+            sums = dots(e, rest, rest.mT, (i, first), (high, wide), (0, columns))
+            parts: list[Real] = []
             for x in range(high):
                 for y in range(wide):
-                    out.store(e, parts[x * wide + y], e.add(i, x), e.add(first, y))
+                    part = sums[x * wide + y]
+                    for z in range(y):
+                        part = e.fma(e.neg(parts[x * wide + z]), angles[z, y], part)
+                    parts.append(part)
+                    out.store(e, part, e.add(i, x), e.add(first, y))
                     out.store(e, 0.0, e.add(first, y), e.add(i, x))
 
             def take_off(k: Int, _: object) -> None:
@@ -266,19 +281,22 @@ def _emit_lower(e: Emitter, here: Here) -> None:
     e.pieces(rows, _BLOCK, block)
 
 
-def _lower_stacks(root: Array, out: Array) -> None:
-    if is_large(out.shape[-2]):
-        each(lapack.lower_factor)(root, out)
-    else:
-        lapack.gram_schmidt(root.copy(), PIVOT, out)
+_FEWEST_ROWS = 16
+"""Least rows at which LAPACK is faster than emitted code."""
 
 
-def _cholesky_stacks(gram: Array, out: Array) -> None:
-    if is_large(out.shape[-1]):
-        each(lapack.cholesky)(gram, out)
-    else:
-        lapack.semidefinite_cholesky(gram, out)
+def _by_lapack(routine: Callable[[Array, Array], bool]) -> Callable[[Node], Alone | None]:
+    """Return LAPACK's factor, or the exact rule's if a pivot is near rounding level."""
+
+    def of(node: Node) -> Alone | None:
+        def run(call: Call, out: Array, a: Array) -> None:
+            if not routine(a, out):
+                alone(node)(out, call.scalars, a)
+
+        return run if node.shape[0] >= _FEWEST_ROWS else None
+
+    return of
 
 
-operation("lower", emit=_emit_lower, blas=plain(_lower_stacks), growth=1.0)
-operation("cholesky", emit=_emit_cholesky, blas=plain(_cholesky_stacks), growth=0.5)
+operation("lower", emit=_emit_lower, library=_by_lapack(routines.lower_factor), growth=1.0)
+operation("cholesky", emit=_emit_cholesky, library=_by_lapack(routines.cholesky), growth=0.5)

@@ -9,31 +9,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.llvm import compiled
 from shaped_attention.compiler.matrices import View, Zeros, copy, entries, multiply
 from shaped_attention.compiler.random import SLOT_SHIFT, keys, normal_pair, threefry
 from shaped_attention.compiler.text import Int, Real
-from shaped_attention.numerics import lapack
+from shaped_attention.numerics.array_code import on_entries
+from shaped_attention.numerics.fills import Array, fill_normals
 from shaped_attention.numerics.graph import Graph, Node, needed
-from shaped_attention.numerics.operations.products import FEWEST_TRIANGULAR
 from shaped_attention.numerics.operations.random import emit_normals
-from shaped_attention.numerics.operations.registry import OPERATIONS, Here, operation
-from shaped_attention.numerics.operations.stacks import (
-    Array,
-    Memory,
-    Place,
-    Step,
-    is_large,
-    row_of,
-)
-from shaped_attention.numerics.operations.stacks import mirror as mirror_stacks
+from shaped_attention.numerics.operations.registry import OPERATIONS, Alone, Call, Here, operation
+from shaped_attention.numerics.routines import add_cogram, multiply_triangular
 from shaped_attention.numerics.scalars import Number
-from shaped_attention.numerics.threefry import fill_weights
 
 _UNITS = 8
 """Hidden units of a path that are drawn at once; a multiple of 4, to keep blocks together."""
@@ -46,6 +39,20 @@ _VECTORS = 8
 
 COLUMNS = 256
 """Hidden units at once by library routines; fixed, since it determines the order of a sum."""
+
+FEWEST_LARGE_TOKENS = 96
+"""Least tokens at which library routines are faster than emitted code, for one path (measured)."""
+
+_LARGEST_PARTS = 16
+_FEWEST_NUMBERS = 2**15
+"""Random numbers of a part for few tokens, which take ten times as long as a call."""
+_PART_UNITS = 64
+"""Hidden units of a part are a multiple of this number."""
+_PART_ENTRIES = 2**24
+"""Entries of all partial sums together."""
+
+Units: TypeAlias = tuple[int, int, int]
+"""Slot, first unit, and the one after the last."""
 
 Activation = Callable[[Sequence[Real]], Real]
 
@@ -248,18 +255,15 @@ class HiddenUnits:
 
         e.loop(0, "%samples", 1, sample)
 
-    def add(
-        self, integers: Sequence[int], factors: Array, numbers: Array, key: NDArray[np.uint64],
-        paths: NDArray[np.uint64], out: Array,
-    ) -> None:  # fmt: skip
-        """Write the lower half of the sums over the units of a part, first to last - 1."""
-        slot, first, last, _ = integers
-        factors, numbers = np.ascontiguousarray(factors), np.ascontiguousarray(numbers)
+    def add(self, call: Call, units: Units, factor: Array, out: Array) -> None:
+        """Write the lower half of the sum over some units."""
+        slot, first, last = units
+        assert call.key is not None
         work = np.empty(self._work + 8)
         start = work.ctypes.data + -work.ctypes.data % 64
         self._run(
-            factors.ctypes.data, out.ctypes.data, numbers.ctypes.data, paths.ctypes.data, start,
-            int(key[0]), int(key[1]), slot, first, last, len(factors),
+            factor.ctypes.data, out.ctypes.data, call.scalars.ctypes.data, call.path.ctypes.data,
+            start, int(call.key[0]), int(call.key[1]), slot, first, last, 1,
         )  # fmt: skip
 
 
@@ -306,62 +310,68 @@ def _draw_function(e: Emitter, each: int) -> str:
     return e.function(parameters, body, ("units", each))
 
 
-def _part_of_stacks(step: Step, place: Place, out: Array, factor: Array) -> None:
-    """Write the lower triangle of the Gram matrix of the hidden units `first` to `last` - 1."""
-    if not is_large(step.node.shape[0]):
-        numbers = row_of(step.scalars, place.row)
-        step.inside.add(step.node.integers, factor, numbers, step.key, place.paths, out)
-        return
-    for k, path in enumerate(place.paths):
-        _large_part(step, place, out[k], factor[k], path)
+class _ByLibrary:
+    """The same by library routines, for many tokens."""
+
+    def __init__(self, node: Node) -> None:
+        assert node.inside is not None
+        inside, self._copies = node.inside, node.integers[-1]
+        self._triangular = node.inputs[0].lower
+
+        def entry(e: Emitter, scalars: Sequence[Real], values: Sequence[Real]) -> Real:
+            return _activation(e, inside, scalars)(values)
+
+        self._activate = on_entries(entry, self._copies, len(scalars_inside(node)))
+
+    def add(self, call: Call, units: Units, factor: Array, out: Array) -> None:
+        """Write the lower half of the sum over some units."""
+        slot, first, last = units
+        assert call.key is not None
+        columns = factor.shape[1]
+        each, turned = self._copies * columns, np.ascontiguousarray(factor.T)
+        out.fill(0.0)
+        for start in range(first, last, COLUMNS):
+            here = min(COLUMNS, last - start)
+            normals = np.empty((here, each))
+            fill_normals(normals.reshape(1, -1), call.key, call.path, slot, start * each // 2)
+            hidden = []
+            for k in range(self._copies):
+                part = np.ascontiguousarray(normals[:, k * columns : (k + 1) * columns])
+                if self._triangular:
+                    multiply_triangular(factor, part, left=False, transposed=True)
+                else:
+                    part = np.matmul(part, turned)
+                hidden.append(part)
+            self._activate(hidden[0], call.scalars, *hidden)
+            add_cogram(hidden[0], out)
 
 
-def _large_part(step: Step, place: Place, out: Array, factor: Array, path: np.uint64) -> None:
-    """Do the same for one sample with many tokens."""
-    memory = place.memory
-    slot, first, last, copies = step.node.integers
-    columns = factor.shape[1]
-    each, paths = copies * columns, np.array([path])
-    turned = np.ascontiguousarray(factor.T)
-    out.fill(0.0)
-    for start in range(first, last, COLUMNS):
-        here = min(COLUMNS, last - start)
-        normals = memory.take((here, each))
-        fill_weights(normals.reshape(1, -1), step.key, paths, slot, start * each // 2)
-        parts = [normals[:, k * columns : (k + 1) * columns] for k in range(copies)]
-        hidden = [_hidden(step, memory, factor, turned, part) for part in parts]
-        memory.give_back(normals)
-        activated = step.inside.activate([array[None] for array in hidden], place)
-        lapack.add_cogram(activated[0], out)
-        for array in hidden:
-            memory.give_back(array)
-        if not any(np.shares_memory(activated, array) for array in hidden):
-            memory.give_back(activated)
-
-
-def _hidden(step: Step, memory: Memory, factor: Array, turned: Array, normals: Array) -> Array:
-    """Return hidden units (columns, m) made from normals (columns, c)."""
-    hidden = memory.take((len(normals), len(factor)))
-    if step.node.inputs[0].lower and len(factor) >= FEWEST_TRIANGULAR:
-        hidden[...] = normals
-        lapack.multiply_triangular(factor, hidden, left=False, transposed=True)
+def _alone(node: Node) -> Alone:
+    """Return the sum in parts that threads share; sizes alone decide on the order of the sum."""
+    slot, count, copies = node.integers
+    rows, columns = node.inputs[0].shape
+    large = rows >= FEWEST_LARGE_TOKENS
+    if large:
+        units, most = COLUMNS, _PART_ENTRIES // rows**2
     else:
-        np.matmul(normals, turned, out=hidden)
-    return hidden
+        units, most = _PART_UNITS, count * copies * columns // _FEWEST_NUMBERS
+    blocks = -(-count // units)
+    parts = max(1, min(_LARGEST_PARTS, blocks, most))
+    ends = [min(count, blocks * k // parts * units) for k in range(parts + 1)]
+    code = _ByLibrary(node) if large else HiddenUnits(node)
+
+    def run(call: Call, out: Array, factor: Array) -> None:
+        totals = np.empty((parts, *out.shape))
+        call.team.together([
+            partial(code.add, call, (slot, first, last), factor, total)
+            for (first, last), total in zip(pairwise(ends), totals, strict=True)
+        ])  # fmt: skip
+        out[...] = totals[0]
+        for total in totals[1:]:
+            out += total
+        out += np.tril(out, -1).T
+
+    return run
 
 
-def _sum_of_parts(step: Step, place: Place, out: Array, *parts: Array) -> None:
-    """Write the symmetric matrix whose lower triangle is the sum of those of the parts."""
-    np.copyto(out, parts[0])
-    for part in parts[1:]:
-        out += part
-    mirror_stacks(out)
-
-
-def _no_parts(e: Emitter, here: Here) -> None:
-    raise AssertionError("code that is emitted has no parts for threads")
-
-
-# The parts of hidden units that threads share (`plan`) are nodes of their own.
-operation("activated_gram", emit=_emit, blas=_part_of_stacks, growth=2.0)
-operation("sum_of_parts", emit=_no_parts, blas=_sum_of_parts, growth=max)
+operation("activated_gram", emit=_emit, library=_alone, growth=2.0)

@@ -15,32 +15,19 @@ in float32. It is taken off before a later row uses the direction.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View, dots
 from shaped_attention.compiler.text import EPSILON, Int, Real
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import kernel
 from shaped_attention.numerics.operations.factorisations import stacked
 from shaped_attention.numerics.operations.registry import Here, operation
-from shaped_attention.numerics.operations.stacks import plain
-from shaped_attention.numerics.vector_products import inner_products
-
-_FEW_COLUMNS = 4096
-"""Columns up to which plain loops are faster than torch's vectorised ones for many samples."""
 
 
 def _level(eps: float) -> float:
     return float(eps**0.75)
-
-
-_LEVEL = _level(np.finfo(np.float64).eps)
 
 
 def traced_orthonormal(rows: Matrix, lengths: Matrix, known: Matrix | None = None) -> Matrix:
@@ -54,25 +41,10 @@ def traced_orthonormal(rows: Matrix, lengths: Matrix, known: Matrix | None = Non
 def orthonormal(rows: Tensor, lengths: Tensor, known: Tensor | None = None) -> Tensor:
     """Return [L, E, d] (B, r, r + k + 1) of rows (B, r, k) with lengths (B, r).
 
-    `known` (B, p, k) are the known directions. No gradient is recorded. Short rows on the CPU take
-    compiled code.
+    `known` (B, p, k) are the known directions. No gradient is recorded.
     """
-    samples, count, columns = rows.shape
-    if rows.device.type == "cpu" and (columns <= _FEW_COLUMNS or samples == 1):
-        level = _level(torch.finfo(rows.dtype).eps)
-        operands = (
-            x.detach().contiguous().numpy()
-            for x in (rows, lengths, rows[:, :0] if known is None else known)
-        )
-        out = torch.empty(samples, count, count + columns + 1, dtype=rows.dtype)
-        _small(*operands, level, out.numpy())
-        return out
-    return by_torch(rows, lengths, known)
-
-
-def by_torch(rows: Tensor, lengths: Tensor, known: Tensor | None = None) -> Tensor:
-    """Return the same on any device, without compiled code."""
-    known = rows[:, :0] if known is None else known
+    rows, lengths = rows.detach(), lengths.detach()
+    known = rows[:, :0] if known is None else known.detach()
     level = _level(torch.finfo(rows.dtype).eps)
     samples, count, columns = rows.shape
     out = rows.new_zeros(samples, count, count + columns + 1)
@@ -95,58 +67,6 @@ def by_torch(rows: Tensor, lengths: Tensor, known: Tensor | None = None) -> Tens
         out[:, i : i + 1, count:-1] = torch.where(zero[..., None], 0.0, unit)
         out[:, i, -1] = torch.where(zero, 0.0, 1.0)[:, 0]
     return out
-
-
-@kernel
-def _small(rows, lengths, known, level, out):  # type: ignore[no-untyped-def]
-    samples, count, columns = rows.shape
-    flat, size, given, directions = (
-        out.reshape(-1),
-        count + columns + 1,
-        known.shape[1],
-        known.reshape(-1),
-    )
-    along = np.empty(max(1, count, given), out.dtype)
-    for s in range(samples):
-        first = s * count * size + count
-        for i in range(count):
-            x, e = first + i * size, out[s, i, count : count + columns]
-            e[:] = rows[s, i]
-            out[s, i, :count] = 0.0
-            for _ in range(2 if i else 0):
-                inner_products(along, flat, flat, 0, 0, x, 0, first, size, 1, columns, i)
-                for j in range(i):
-                    f = out[s, j, count : count + columns]
-                    out[s, i, j] += along[j]
-                    for c in range(columns):
-                        e[c] -= along[j] * f[c]
-            inner_products(along, flat, flat, 0, 0, x, 0, x, 0, 1, columns, 1)
-            pivot = math.sqrt(along[0])
-            zero = pivot - level * lengths[s, i] <= 0.0
-            for c in range(columns):
-                e[c] = 0.0 if zero else e[c] / pivot
-            if given and not zero:
-                first_known = s * given * columns
-                inner_products(
-                    along, flat, directions, 0, 0, x, 0, first_known, columns, 1, columns, given
-                )
-                for j in range(given):
-                    f = known[s, j]
-                    for c in range(columns):
-                        e[c] -= along[j] * f[c]
-                inner_products(along, flat, flat, 0, 0, x, 0, x, 0, 1, columns, 1)
-                left = math.sqrt(along[0])
-                pivot *= left
-                for c in range(columns):
-                    e[c] /= left
-            out[s, i, i] = 0.0 if zero else pivot
-            out[s, i, count + columns] = 0.0 if zero else 1.0
-
-
-def _stacks(both: Any, lengths: Any, out: Any) -> None:
-    p = both.shape[1] - lengths.shape[1]
-    known, rows = (np.ascontiguousarray(x) for x in (both[:, :p], both[:, p:]))
-    _small(rows, lengths[..., 0], known, _LEVEL, out)
 
 
 def _emit(e: Emitter, here: Here) -> None:
@@ -211,4 +131,4 @@ def _emit(e: Emitter, here: Here) -> None:
     e.loop(0, rows, 1, row)
 
 
-operation("orthonormal", emit=_emit, blas=plain(_stacks), growth=1.0)
+operation("orthonormal", emit=_emit, growth=1.0)

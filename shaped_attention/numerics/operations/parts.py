@@ -14,9 +14,9 @@ from shaped_attention.compiler.matrices import Operand, View, copy, entries
 from shaped_attention.compiler.text import Int
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.dual import Dual, zeros
-from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import kernel
+from shaped_attention.numerics.graph import Matrix, Node
 from shaped_attention.numerics.operations.registry import (
+    Alone,
     Here,
     M,
     check_square,
@@ -25,7 +25,6 @@ from shaped_attention.numerics.operations.registry import (
     primitive,
     tensor,
 )
-from shaped_attention.numerics.operations.stacks import Place, Step, mirror, plain
 
 Array = NDArray[np.float64]
 
@@ -146,16 +145,9 @@ def _concatenate(e: Emitter, here: Here) -> None:
         entries(e, (rows, wide), put)
 
 
-def _columns_stacks(step: Step, here: Place, out: Array, a: Array) -> None:
-    (start,) = step.node.integers
-    out[...] = a[..., start : start + out.shape[-1]]
-
-
-def _concatenate_stacks(step: Step, here: Place, out: Array, *parts: Array) -> None:
-    column = 0
-    for part, number in zip(parts, step.numbers(here), strict=True):
-        np.multiply(part, number, out=out[..., column : column + part.shape[-1]])
-        column += part.shape[-1]
+def _columns_alone(node: Node) -> Alone:
+    start = node.integers[0]
+    return lambda call, out, a: np.copyto(out, a[:, start : start + out.shape[1]])
 
 
 def _traced_symmetric(numbers: Matrix, size: int) -> Matrix:
@@ -205,40 +197,12 @@ def _symmetric(e: Emitter, here: Here) -> None:
     e.loop(0, here.node.shape[0], 1, row)
 
 
-@kernel
-def _symmetric_stacks(numbers, out):  # type: ignore[no-untyped-def]
-    root = math.sqrt(2.0)
-    for s in range(out.shape[0]):
-        k = 0
-        for i in range(out.shape[1]):
-            for j in range(i):
-                out[s, i, j] = numbers[s, k]
-                k += 1
-            out[s, i, i] = root * numbers[s, k]
-            k += 1
-    mirror(out)
-
-
-operation(
-    "transpose", emit=_moved(lambda here: here.inputs[0].mT), growth=1.0,
-    blas=plain(lambda a, out: np.copyto(out, a.mT)),
-)  # fmt: skip
-operation(
-    "reshape", growth=1.0,
-    emit=_moved(lambda here: here.inputs[0].reshaped(here.node.shape)),
-    blas=plain(lambda a, out: np.copyto(out, a.reshape(len(a), *out.shape[1:]))),
-)  # fmt: skip
+operation("transpose", emit=_moved(lambda here: here.inputs[0].mT), growth=1.0)
+operation("reshape", emit=_moved(lambda here: here.inputs[0].reshaped(here.node.shape)), growth=1.0)
 operation(
     "columns", emit=_moved(lambda here: here.inputs[0].columns(here.node.integers[0])),
-    blas=_columns_stacks, growth=1.0,
+    library=_columns_alone, growth=1.0,
 )  # fmt: skip
-operation("concatenate", emit=_concatenate, blas=_concatenate_stacks, growth=max)
-operation(
-    "diagonal", growth=1.0,
-    emit=_moved(lambda here: here.inputs[0].diagonal()),
-    blas=plain(lambda a, out: np.copyto(out[..., 0], np.diagonal(a, 0, -2, -1))),
-)  # fmt: skip
-operation(
-    "symmetric", emit=_symmetric, growth=1.0,
-    blas=plain(lambda a, out: _symmetric_stacks(a.reshape(len(a), -1), out)),
-)  # fmt: skip
+operation("concatenate", emit=_concatenate, growth=max)
+operation("diagonal", emit=_moved(lambda here: here.inputs[0].diagonal()), growth=1.0)
+operation("symmetric", emit=_symmetric, growth=1.0)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import Zeros, multiply
-from shaped_attention.numerics import lapack
-from shaped_attention.numerics.operations.registry import Here, operation
-from shaped_attention.numerics.operations.stacks import Place, Step, each, plain
+from shaped_attention.numerics.graph import Node
+from shaped_attention.numerics.operations.registry import Alone, Call, Here, operation
+from shaped_attention.numerics.routines import multiply_triangular
 
 Array = NDArray[np.float64]
 
@@ -43,24 +41,32 @@ def _gram(e: Emitter, here: Here) -> None:
     multiply(e, here.out, matrix, matrix.mT, (rows, inner, rows), zeros, half=True)
 
 
-def _multiply_stacks(step: Step, place: Place, out: Array, a: Array, b: Array) -> None:
-    """Write the product; a large one with a triangular matrix costs half."""
-    left, right = step.node.inputs
-    kind = step.node.kind
-    a_here = a.mT if kind == "multiply_tn" else a
-    b_here = b.mT if kind == "multiply_nt" else b
-    triangular = lapack.multiply_triangular
-    if left.lower and left.shape[0] >= FEWEST_TRIANGULAR:
-        out[...] = b_here
-        each(partial(triangular, left=True, transposed=kind == "multiply_tn"))(a, out)
-    elif right.lower and right.shape[0] >= FEWEST_TRIANGULAR:
-        out[...] = a_here
-        each(partial(triangular, left=False, transposed=kind == "multiply_nt"))(b, out)
-    else:
-        np.matmul(a_here, b_here, out=out)
+def _multiply_alone(node: Node) -> Alone:
+    """Return the product; a large one with a triangular matrix costs half."""
+    (left, right), kind = node.inputs, node.kind
+    first, second = kind == "multiply_tn", kind == "multiply_nt"
+
+    def run(call: Call, out: Array, a: Array, b: Array) -> None:
+        a_here, b_here = a.T if first else a, b.T if second else b
+        if left.lower and len(a) >= FEWEST_TRIANGULAR:
+            out[...] = b_here
+            multiply_triangular(a, out, left=True, transposed=first)
+        elif right.lower and len(b) >= FEWEST_TRIANGULAR:
+            out[...] = a_here
+            multiply_triangular(b, out, left=False, transposed=second)
+        else:
+            np.matmul(a_here, b_here, out=out)
+
+    return run
+
+
+def _gram_alone(node: Node) -> Alone:
+    if node.kind == "gram":
+        return lambda call, out, a: np.matmul(a, a.T, out=out)
+    return lambda call, out, a: np.matmul(a.T, a, out=out)
 
 
 for _kind in ("multiply_nn", "multiply_nt", "multiply_tn"):
-    operation(_kind, emit=_multiply, blas=_multiply_stacks, growth=sum, in_place=True)
-operation("gram", emit=_gram, blas=plain(lambda a, out: np.matmul(a, a.mT, out=out)), growth=2.0)
-operation("cogram", emit=_gram, blas=plain(lambda a, out: np.matmul(a.mT, a, out=out)), growth=2.0)
+    operation(_kind, emit=_multiply, library=_multiply_alone, growth=sum, in_place=True)
+operation("gram", emit=_gram, library=_gram_alone, growth=2.0)
+operation("cogram", emit=_gram, library=_gram_alone, growth=2.0)

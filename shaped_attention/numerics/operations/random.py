@@ -13,9 +13,9 @@ from shaped_attention.compiler.random import (
     per_block,
 )
 from shaped_attention.compiler.text import Int, Real
-from shaped_attention.numerics.operations.registry import Here, operation
-from shaped_attention.numerics.operations.stacks import Array, Place, Step
-from shaped_attention.numerics.threefry import fill_beside, fill_weights
+from shaped_attention.numerics.fills import Array, fill_beside, fill_normals
+from shaped_attention.numerics.graph import Node
+from shaped_attention.numerics.operations.registry import Alone, Call, Here, operation
 
 
 def emit_normals(
@@ -85,29 +85,28 @@ def _wishart(e: Emitter, here: Here) -> None:
     e.loop(0, rows, 1, row)
 
 
-def draw(step: Step, place: Place, out: Array) -> None:
-    """Write the numbers of a normal node (samples, count)."""
-    fill_weights(out, step.key, place.paths, step.node.integers[0], 0)
-    (scale,) = step.numbers(place)
-    if scale != 1.0:
-        out *= scale
+def _normal_alone(node: Node) -> Alone:
+    def run(call: Call, out: Array) -> None:
+        assert call.key is not None
+        fill_normals(out.reshape(1, -1), call.key, call.path, node.integers[0])
+        if call.scalars[0] != 1.0:
+            out *= call.scalars[0]
+
+    return run
 
 
-def _normal_stacks(step: Step, place: Place, out: Array) -> None:
-    flat = out.reshape(len(out), -1)
-    if place.normals is None:
-        draw(step, place, flat)
-    else:
-        flat[:] = place.normals[:, step.start : step.start + flat.shape[1]]
+def _wishart_alone(node: Node) -> Alone:
+    slot, dof = node.integers
+
+    def run(call: Call, out: Array) -> None:
+        assert call.key is not None
+        if node.lower:
+            fill_beside(out[None], dof, call.key, call.path, (slot, slot, slot + 1))
+        else:
+            fill_normals(out.reshape(1, -1), call.key, call.path, slot)
+
+    return run
 
 
-def _wishart_stacks(step: Step, place: Place, out: Array) -> None:
-    slot, dof = step.node.integers
-    if step.node.lower:
-        fill_beside(out, dof, step.key, place.paths, (slot, slot, slot + 1))
-    else:
-        fill_weights(out.reshape(len(out), -1), step.key, place.paths, slot, 0)
-
-
-operation("normal", emit=_normal, blas=_normal_stacks, growth=0.0)
-operation("wishart", emit=_wishart, blas=_wishart_stacks, growth=0.0)
+operation("normal", emit=_normal, library=_normal_alone, growth=0.0)
+operation("wishart", emit=_wishart, library=_wishart_alone, growth=0.0)

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.matrices import Operand, View
+from shaped_attention.compiler.matrices import Operand, View, entries
 from shaped_attention.compiler.text import Real
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix, Node, Shape
 from shaped_attention.numerics.scalars import Number, Scalar, apply
+from shaped_attention.numerics.threads import Team
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,6 +79,30 @@ class Here:
 
 
 @dataclass(frozen=True)
+class Call:
+    """What an operation on a path that is alone has besides its matrices.
+
+    Attributes
+    ----------
+    scalars
+        Scalars of the node in this step.
+    key, path
+        Key of its random numbers, and the counter word (1,) of the path.
+    team
+        Threads that share its work.
+    """
+
+    scalars: NDArray[np.float64]
+    key: NDArray[np.uint64] | None
+    path: NDArray[np.uint64]
+    team: Team
+
+
+Alone: TypeAlias = Callable[..., None]
+"""Function (call, out, *values) of the matrices of one path."""
+
+
+@dataclass(frozen=True)
 class Operation:
     """What executors do for a kind of node.
 
@@ -85,9 +113,9 @@ class Operation:
     entry
         The same for functions of single entries, ``entry(e, scalars, *values)``, which
         returns the value; activations may use them.
-    blas
-        Function ``blas(step, place, out, *values)`` of stacks of matrices (samples, rows, columns);
-        see `stacks`.
+    library
+        Function of a node that returns what library routines do for a path that is alone, or None
+        if emitted code is as fast.
     growth
         Order of the value (see `order`): a multiple of that of the first input, or a function of
         those of all inputs.
@@ -95,10 +123,10 @@ class Operation:
         Whether it can write into a part of a larger matrix.
     """
 
-    blas: Callable[..., Any]
     growth: float | Callable[[Orders], float]
     emit: Callable[[Emitter, Here], None] | None = None
     entry: Callable[..., Real] | None = None
+    library: Callable[[Node], Alone | None] = lambda node: None
     in_place: bool = False
 
     def order(self, inputs: Orders) -> float:
@@ -121,6 +149,27 @@ def operation(kind: str, **faces: Any) -> None:
     if (known.emit is None) == (known.entry is None):
         raise TypeError(f"the operation {kind} has one emission: emit= or entry=")
     OPERATIONS[kind] = known
+
+
+def emit_node(e: Emitter, here: Here) -> None:
+    """Emit an operation."""
+    known = OPERATIONS[here.node.kind]
+    if known.emit is not None:
+        known.emit(e, here)
+        return
+    entry, shape = known.entry, here.node.shape
+    assert entry is not None
+    inputs = [
+        x if node.shape == shape else x.stretched(node.shape)
+        for x, node in zip(here.inputs, here.node.inputs, strict=True)
+    ]
+    flat = all(x.contiguous(shape[1]) for x in (here.out, *inputs))
+
+    def put(i: object, j: object) -> None:
+        values = [x.load(e, i, j) for x in inputs]  # type: ignore[arg-type]
+        here.out.store(e, entry(e, here.scalars, *values), i, j)  # type: ignore[arg-type]
+
+    entries(e, shape, put, flat)
 
 
 def bounded(orders: Orders) -> float:

@@ -11,10 +11,8 @@ from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.text import Int
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import unfused
 from shaped_attention.numerics.operations.parts import constant
 from shaped_attention.numerics.operations.registry import Here, M, linear, operation, primitive
-from shaped_attention.numerics.operations.stacks import plain
 
 
 def _traced(matrix: Matrix, turns: NDArray[np.float64]) -> Matrix:
@@ -65,21 +63,4 @@ def _rotate(e: Emitter, here: Here) -> None:
     e.loop(0, rows, 1, row)
 
 
-@unfused
-def _stacks(a, turns, out):  # type: ignore[no-untyped-def]
-    pairs = turns.shape[1] // 2
-    for s in range(a.shape[0]):
-        for i in range(a.shape[1]):
-            x, y, z = a[s, i, :pairs], a[s, i, pairs : 2 * pairs], out[s, i]
-            cos, sin = turns[i, :pairs], turns[i, pairs:]
-            for j in range(pairs):
-                z[j] = x[j] * cos[j] - y[j] * sin[j]
-            for j in range(pairs):
-                z[pairs + j] = y[j] * cos[j] + x[j] * sin[j]
-            for j in range(2 * pairs, a.shape[2]):
-                z[j] = a[s, i, j]
-
-
-operation(
-    "rotate", emit=_rotate, growth=1.0, blas=plain(lambda a, turns, out: _stacks(a, turns[0], out))
-)
+operation("rotate", emit=_rotate, growth=1.0)

@@ -1,4 +1,4 @@
-"""Softmax of the rows of a matrix, over some of their entries; entropies of the rows."""
+"""Softmax of the rows of a matrix, over some of their entries."""
 
 from __future__ import annotations
 
@@ -15,12 +15,19 @@ from shaped_attention.compiler.matrices import Constant
 from shaped_attention.compiler.text import Int, Real
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.jit import kernel
-from shaped_attention.numerics.operations.registry import Here, M, operation, primitive, tensor
-from shaped_attention.numerics.operations.stacks import Array, Place, Step, is_large
+from shaped_attention.numerics.graph import Matrix, Node
+from shaped_attention.numerics.operations.registry import (
+    Alone,
+    Call,
+    Here,
+    M,
+    operation,
+    primitive,
+    tensor,
+)
 from shaped_attention.numerics.operations.sums import row_sums
-from shaped_attention.numerics.vectormath import exp, log, prefer_wide_vectors
+
+Array = NDArray[np.float64]
 
 
 def _traced(logits: Matrix, seen: NDArray[np.bool_]) -> Matrix:
@@ -131,57 +138,25 @@ def _bounds(seen: NDArray[np.bool_]) -> Callable[[Emitter, Int], tuple[Int, Int]
     return look_up
 
 
-@kernel
-def _small(logits, seen, scale, out):  # type: ignore[no-untyped-def]
-    """Apply softmax to the rows of scale X, for X (samples, m, m), where `seen` is positive."""
-    prefer_wide_vectors()
-    samples, rows, columns = logits.shape
-    for s in range(samples):
-        for i in range(rows):
-            x, z, allowed = logits[s, i], out[s, i], seen[i]
-            top = -np.inf
-            for j in range(columns):
-                value = scale * x[j] if allowed[j] > 0.0 else -np.inf
-                top = max(top, value)
-            for j in range(columns):
-                weight = exp(scale * x[j] - top)
-                z[j] = weight if allowed[j] > 0.0 else 0.0
-            total = 0.0
-            for j in range(columns):
-                total += z[j]
-            total = 1.0 / total
-            for j in range(columns):
-                z[j] *= total
+_FEWEST_COLUMNS = 32
+"""Least columns at which passes of NumPy are faster than emitted code for one path."""
 
 
-def _stacks(step: Step, place: Place, out: Array, logits: Array, seen: Array) -> None:
-    (scale,) = step.numbers(place)
-    if not is_large(out.shape[-2]):
-        _small(logits, seen[0], scale, out)
-        return
-    np.multiply(logits, scale, out=out)
-    if not seen.all():
-        np.copyto(out, -np.inf, where=seen == 0.0)
-    out -= out.max(axis=-1, keepdims=True)
-    np.exp(out, out=out)
-    out *= 1.0 / out.sum(axis=-1, keepdims=True)
+def _by_numpy(node: Node) -> Alone | None:
+    allowed = node.inputs[1].data
+    assert allowed is not None
+    hidden = allowed == 0.0
+    some = bool(hidden.any())
+
+    def run(call: Call, out: Array, logits: Array, seen: Array) -> None:
+        np.multiply(logits, call.scalars[0], out=out)
+        if some:
+            np.copyto(out, -np.inf, where=hidden)
+        out -= out.max(axis=-1, keepdims=True)
+        np.exp(out, out=out)
+        out *= 1.0 / out.sum(axis=-1, keepdims=True)
+
+    return run if node.shape[1] >= _FEWEST_COLUMNS else None
 
 
-@kernel
-def entropies(weights, out):  # type: ignore[no-untyped-def]
-    """Write the entropy -sum p log p of each row of probabilities (rows, columns)."""
-    prefer_wide_vectors()
-    terms = np.empty(weights.shape[1])
-    for i in range(weights.shape[0]):
-        row = weights[i]
-        for j in range(terms.size):
-            p = row[j]
-            # The logarithm of a smaller double is not defined, and p log p is at rounding level.
-            terms[j] = p * log(p if p > 1e-300 else 1.0)
-        total = 0.0
-        for j in range(terms.size):
-            total -= terms[j]
-        out[i] = total
-
-
-operation("softmax", emit=_emit, blas=_stacks, growth=0.0)
+operation("softmax", emit=_emit, library=_by_numpy, growth=0.0)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import sums
 from shaped_attention.compiler.text import Int, Real
@@ -23,9 +20,6 @@ from shaped_attention.numerics.operations.registry import (
     primitive,
     tensor,
 )
-from shaped_attention.numerics.operations.stacks import Place, Step, plain
-
-Array = NDArray[np.float64]
 
 
 @primitive(
@@ -124,24 +118,7 @@ def _unit_rows(e: Emitter, here: Here) -> None:
     sums(e, a, rows, columns, True, divide)
 
 
-def _square_stacks(a: Array, out: Array) -> None:
-    rows = a.reshape(-1, a.shape[-1])
-    np.einsum("ij,ij->i", rows, rows, out=out.reshape(-1))
-
-
-def _unit_stacks(step: Step, place: Place, out: Array, a: Array) -> None:
-    square = np.empty((*a.shape[:-1], 1))
-    _square_stacks(a, square)
-    np.multiply(a, np.where(square > 0.0, 1.0 / np.sqrt(square), 1.0), out=out)
-
-
-operation(
-    "row_sums", emit=_sums, growth=1.0,
-    blas=plain(lambda a, out: a.sum(axis=-1, keepdims=True, out=out)),
-)  # fmt: skip
-operation(
-    "column_sums", emit=_sums, growth=1.0,
-    blas=plain(lambda a, out: a.sum(axis=-2, keepdims=True, out=out)),
-)  # fmt: skip
-operation("row_squares", emit=_sums, blas=plain(_square_stacks), growth=2.0)
-operation("unit_rows", emit=_unit_rows, blas=_unit_stacks, growth=0.0)
+operation("row_sums", emit=_sums, growth=1.0)
+operation("column_sums", emit=_sums, growth=1.0)
+operation("row_squares", emit=_sums, growth=2.0)
+operation("unit_rows", emit=_unit_rows, growth=0.0)

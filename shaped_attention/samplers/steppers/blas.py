@@ -1,15 +1,19 @@
-"""Large matrices or large layers on the CPU: library routines move stacks of paths."""
+"""Large matrices or large layers on the CPU: library routines move one path at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from shaped_attention.numerics.operations.softmax import entropies
-from shaped_attention.numerics.operations.stacks import FEWEST_LARGE_TOKENS
-from shaped_attention.numerics.threads import one_thread
+from shaped_attention.compiler.emitter import Emitter
+from shaped_attention.compiler.functions import log
+from shaped_attention.compiler.text import Real
+from shaped_attention.numerics.array_code import Run, on_entries
+from shaped_attention.numerics.operations.hidden import FEWEST_LARGE_TOKENS
+from shaped_attention.numerics.threads import Team, one_thread
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import (
     Array,
@@ -17,7 +21,6 @@ from shaped_attention.samplers.steppers import (
     Brownian,
     Clocked,
     HostStepper,
-    Indices,
     SingleStepper,
     threads_of_a_chunk,
 )
@@ -27,10 +30,10 @@ if TYPE_CHECKING:
     from shaped_attention.numerics.plan import Plan
 
 FEWEST_LARGE_NUMBERS = 2**15
-"""Least random numbers of a layer and sample at which models run by library routines.
+"""Least random numbers of a layer and sample at which models run one path at a time.
 
-Tiles move 64 samples at once. If a single one fills the caches, library routines take no longer for
-each sample, and far less for a few.
+Compiled code moves a vector of paths at once. If a single one fills the caches, that takes no
+longer for each of many samples, and far less for a few.
 """
 
 _PREFERRED_ENTRIES = 2**17
@@ -80,44 +83,34 @@ class BlasStepper(HostStepper, SingleStepper, Brownian, Clocked):
 
     def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Array:
         """Return the states after a step; those of paths that do not move stay."""
-        task, k, team = self.task, np.flatnonzero(moving), batch.work.team
-        if not len(k):
-            return batch.state
-        if self.clock:
-            new = self._by_clock(task.clock_plans.step, batch, k, lengths[k], point)[:, None]
-        elif task.width is None:
-            drift, noise = self._limit(batch, k, None, point)
-            new = _rows(batch.state, k) + drift[:, None]
-            new += noise[:, None]
-        else:
-            plan = task.plans[point % len(task.plans)]
-            groups = _rows(batch.state, k).swapaxes(0, 1)
-            inputs = [np.ascontiguousarray(factors) for factors in groups]
-            with one_thread(), np.errstate(all="ignore"):
-                results = plan.run(inputs, batch.first + k, point, team=team)
-            new = np.stack(results[: task.groups], axis=1)
-            if task.weights:
-                batch.work.keep_entropies(k, batch.count, results[task.groups :])
-        return _whole(new, k, batch.state)
+        task, state = self.task, batch.state.copy()
+        for k in np.flatnonzero(moving).tolist():
+            if self.clock:
+                (state[k, 0],) = self._by_clock(task.clock_plans.step, batch, k, lengths[k], point)
+            elif task.width is None:
+                drift, noise = self._run(task.plans[0], batch, k, point)
+                state[k, 0] += drift
+                state[k, 0] += noise
+            else:
+                results = self._run(task.plans[point % len(task.plans)], batch, k, point)
+                state[k] = results[: task.groups]
+                if task.weights:
+                    batch.work.keep_entropies(k, batch.count, results[task.groups :])
+        return state
 
     def drift_and_noise(
         self, batch: Batch, moving: Any, increments: Any, point: int
     ) -> tuple[Array, Array]:
         """Return drift times step, and noise, zero for paths that do not move."""
-        k, zero = np.flatnonzero(moving), np.broadcast_to(0.0, batch.state.shape)
-        drift, noise = self._limit(batch, k, increments, point)
-        return _whole(drift[:, None], k, zero), _whole(noise[:, None], k, zero)
+        both = np.zeros((2, *batch.state.shape))
+        for k in np.flatnonzero(moving).tolist():
+            both[:, k, 0] = self._run(self.task.plans[0], batch, k, point, normals=increments[k])
+        return both[0], both[1]
 
-    def _limit(self, batch: Batch, k: Indices, increments: Any, point: int) -> Sequence[Array]:
-        """Return drift times step, and noise, of the paths k."""
-        (plan,), factors = self.task.plans, _rows(batch.state, k)[:, 0]
-        if not len(k):
-            return [factors, factors]
-        normals = None if increments is None else _rows(increments, k)
+    def _run(self, plan: Plan, batch: Batch, k: int, point: int, **given: Any) -> list[Array]:
+        """Return the results of a program for path k."""
         with one_thread(), np.errstate(all="ignore"):
-            return plan.run(
-                [factors], batch.first + k, point, normals=normals, team=batch.work.team
-            )
+            return plan.run(batch.state[k], batch.first + k, point, team=batch.work.team, **given)
 
     def brownian_shape(self, batch: Batch) -> tuple[int, int]:
         """Return the rows and entries of the increments of a step."""
@@ -126,7 +119,7 @@ class BlasStepper(HostStepper, SingleStepper, Brownian, Clocked):
     def increments(self, batch: Batch, step: int) -> Array:
         """Return the Brownian increments of a step (count, entries)."""
         (plan,) = self.task.plans
-        return plan.draw(batch.first + np.arange(batch.count), step)
+        return np.stack([plan.draw(batch.first + k, step) for k in range(batch.count)])
 
     def speed(self, batch: Batch, moving: Any, point: int) -> Array:
         """Return by how much steps are shorter at a grid point (rows,)."""
@@ -140,7 +133,7 @@ class BlasStepper(HostStepper, SingleStepper, Brownian, Clocked):
         """Return |V| (rows,), or 0 where the trace, which is larger, is below `least`."""
         norms, weight = np.zeros(batch.count), 1.0 / self.task.groups
         with one_thread(), np.errstate(all="ignore"):
-            for k in np.flatnonzero(moving):
+            for k in np.flatnonzero(moving).tolist():
                 factors = batch.state[k]
                 if weight * float(np.vdot(factors, factors)) >= least:
                     total = sum(factor @ factor.T for factor in factors)
@@ -153,54 +146,49 @@ class BlasStepper(HostStepper, SingleStepper, Brownian, Clocked):
         return sums
 
     def _rate(self, plan: Plan, batch: Batch, moving: Any, point: int) -> Array:
-        rates, k = np.zeros(batch.count), np.flatnonzero(moving)
-        rates[k] = self._by_clock(plan, batch, k, np.zeros(len(k)), point).reshape(len(k))
+        rates = np.zeros(batch.count)
+        for k in np.flatnonzero(moving).tolist():
+            rates[k] = self._by_clock(plan, batch, k, 0.0, point)[0].item()
         return rates
 
-    def _by_clock(self, plan: Plan, batch: Batch, k: Indices, lengths: Array, point: int) -> Array:
-        """Return the value of a program of the clock for the paths k."""
-        if not len(k):
-            return np.zeros((0, 1, 1))
-        inputs = [_rows(batch.state, k)[:, 0], lengths[:, None, None]]
+    def _by_clock(self, plan: Plan, batch: Batch, k: int, length: float, point: int) -> list[Array]:
+        """Return the value of a program of the clock for path k."""
+        inputs = [batch.state[k, 0], np.full((1, 1), length)]
         with one_thread(), np.errstate(all="ignore"):
-            (value,) = plan.run(inputs, batch.first + k, batch.taken[k], row=point)
-        return value
-
-
-def _rows(array: Array, k: Indices) -> Array:
-    """Return some rows, without a copy if these are all."""
-    return array if len(k) == len(array) else array[k]
-
-
-def _whole(rows: Array, k: Indices, others: Array) -> Array:
-    """Return an array with some rows, and those of `others` where it has none."""
-    if len(k) == len(others):
-        return rows
-    array = others.copy()
-    array[k] = rows
-    return array
+            return plan.run(
+                inputs, batch.first + k, int(batch.taken[k]), row=point, team=batch.work.team
+            )
 
 
 class Workspace:
     """Threads of a batch, and the entropies of the attention of the last layer (rows, heads, m)."""
 
     def __init__(self, threads: int) -> None:
-        from shaped_attention.numerics.threads import Team
-
         self.team, self.entropies = Team(threads), np.zeros((0, 0, 0))
 
-    def keep_entropies(self, k: Indices, count: int, weights: list[Array]) -> None:
-        """Keep the entropies of the rows of the attention weights of each head (paths, m, m)."""
-        m = weights[0].shape[-1]
-        values = np.empty((len(weights), len(k), m))
-        left = iter(zip(weights, values, strict=True))
+    def keep_entropies(self, k: int, count: int, weights: list[Array]) -> None:
+        """Keep the entropies of the rows of the attention weights of each head (m, m)."""
+        if len(self.entropies) != count:
+            self.entropies = np.zeros((count, len(weights), len(weights[0])))
+        left = iter(enumerate(weights))
 
         def work() -> None:
-            for matrices, rows in left:
-                entropies(matrices.reshape(-1, m), rows.reshape(-1))
+            for head, matrix in left:
+                terms = np.empty_like(matrix)
+                _terms()(terms, np.zeros(0), matrix)
+                self.entropies[k, head] = -terms.sum(axis=1)
 
-        many = values.size * m >= _ENTRIES_FOR_THREADS
+        many = len(weights) * weights[0].size >= _ENTRIES_FOR_THREADS
         self.team.together([work] * (self.team.threads if many else 1))
-        if len(self.entropies) != count:
-            self.entropies = np.zeros((count, len(weights), m))
-        self.entropies[k] = values.swapaxes(0, 1)
+
+
+@cache
+def _terms() -> Run:
+    """Return code for p log p."""
+
+    def entry(e: Emitter, _: Sequence[Real], values: Sequence[Real]) -> Real:
+        (p,) = values
+        # The logarithm of a smaller double is not defined, and p log p is at rounding level.
+        return e.fmul(p, log(e, e.select(e.compare("ogt", p, 1e-300), p, 1.0)))
+
+    return on_entries(entry, 1, 0)
