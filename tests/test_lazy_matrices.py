@@ -14,6 +14,7 @@ from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.spaces import Frame, Open
 from shaped_attention.numerics.draws import Draws
+from shaped_attention.numerics.operations.orthonormal import orthonormal
 
 pytestmark = pytest.mark.quick
 

@@ -1,6 +1,6 @@
 """Random numbers as functions of integers, emitted: Threefry's words, normals, chi variables.
 
-`numerics.threefry` says which number is where. In double precision two normals come from a pair of
+`numerics.fills` says which number is where. In double precision two normals come from a pair of
 words, and in single precision four: they are numbers of their own, with the same law. `rounded`
 emits double precision's numbers, rounded.
 """

@@ -5,11 +5,11 @@ faces. Torch runs a description directly (`named_numbers`, `draws`). Tracing (`g
 `named_numbers`, `scalars`) turns it into a `program`, which runs in one of two ways:
 
 - as emitted code, a path in each lane of a vector (`step`, `mover`, and `compiler` below);
-- on stacks of samples by library routines, for large matrices and large layers (`plan`, `lapack`).
+- one sample at a time by library routines (`plan`, `routines`, `array_code`), for large matrices
+  and large layers.
 
-`dual` has matrices with tangents. `vector_products` multiplies tokens by weights as it generates
-them. `threads` shares the operations of a program among threads and keeps libraries to one each.
-`operations.registry` tells how fast the value of a trace grows. Random numbers are functions of
-integers (`threefry`, `seeds`). `covariance` defines V, and `observables` the numbers derived from
-it. Nothing here knows a block.
+`dual` has matrices with tangents. `threads` shares the operations of a program among threads and
+keeps libraries to one each. `operations.registry` tells how fast the value of a trace grows. Random numbers are functions of
+integers (`fills`, `seeds`). `covariance` defines V, and `observables` the numbers derived from it.
+Nothing here knows a block.
 """

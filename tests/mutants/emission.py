@@ -164,4 +164,32 @@ EMISSION = [
         'x = load("double", "%buf", e.mul(j, lanes))\n                            store',
         ("test_clock.py",),
     ),
+    Mutant(
+        "rows-of-a-block-taken-off-as-if-orthogonal",
+        "shaped_attention/numerics/operations/factorisations.py",
+        "part = e.fma(e.neg(parts[x * wide + z]), angles[z, y], part)",
+        "part = e.fma(0.0, angles[z, y], part)",
+        ("test_paths.py::test_singular_starts[attention-rank 1]",),
+    ),
+    Mutant(
+        "numbers-of-the-first-vector-again",
+        "shaped_attention/numerics/fills.py",
+        "(2 * v + h) * lanes",
+        "2 * v * lanes",
+        ("test_numbers.py::test_normals_are_the_same_numbers_in_torch_and_compiled",),
+    ),
+    Mutant(
+        "weights-of-the-first-block-again",
+        "shaped_attention/samplers/network.py",
+        "pair = start * fan_in // 2",
+        "pair = 0",
+        ("test_samplers.py::test_weights_are_those_of_their_addresses[9-301-34-float64]",),
+    ),
+    Mutant(
+        "entries-of-the-last-vector-are-left-out",
+        "shaped_attention/numerics/array_code.py",
+        'e.loop(most, "%size", 1, lambda i, _: put(i), may_be_empty=True)',
+        "pass",
+        ("test_operations.py::test_executors_agree[scaled sum]",),
+    ),
 ]

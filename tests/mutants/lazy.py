@@ -43,8 +43,8 @@ LAZY = [
     Mutant(
         "lazy-directions-projected-once",
         "shaped_attention/numerics/operations/orthonormal.py",
-        "if given and not zero:",
-        "if given < 0 and not zero:",
+        "if known.shape[1]:",
+        "if known.shape[1] < 0:",
         ("test_lazy_matrices.py::test_projecting_once_is_not_enough",),
     ),
     Mutant(
@@ -162,8 +162,8 @@ LAZY = [
     Mutant(
         "directions-of-the-row-before",
         "shaped_attention/numerics/operations/orthonormal.py",
-        "e[:] = rows[s, i]",
-        "e[:] = rows[s, i - 1]",
+        "row, done = rows[:, i : i + 1]",
+        "row, done = rows[:, [i - 1]]",
         ("test_lazy_rules.py::test_gradients_are_those_of_torch[attention]",),
     ),
     Mutant(

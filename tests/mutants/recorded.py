@@ -45,9 +45,9 @@ RECORDED = [
         _translation("repeats"),
     ),
     Mutant(
-        "a-new-direction-counts-twice", _ORTHONORMAL,
-        "out[s, i, count + columns] = 0.0 if zero else 1.0",
-        "out[s, i, count + columns] = 0.0 if zero else 2.0", _DIRECTIONS,
+        "a-new-direction-counts-twice", "shaped_attention/numerics/operations/orthonormal.py",
+        "out[:, i, -1] = torch.where(zero, 0.0, 1.0)",
+        "out[:, i, -1] = torch.where(zero, 0.0, 2.0)", _DIRECTIONS,
     ),
     Mutant(
         "what-is-traced-is-a-constant", _COMPILED + "recorder.py",
@@ -66,11 +66,9 @@ RECORDED = [
         _translation("rows"),
     ),
     Mutant(
-        "a-row-off-another-is-a-shift", _ORTHONORMAL,
-        "out[s, i, j] += along[j]\n                    for c in range(columns):\n"
-        "                        e[c] -= along[j] * f[c]",
-        "out[s, i, j] += along[j]\n                    for c in range(columns):\n"
-        "                        e[c] -= along[j] + f[c]", _DIRECTIONS,
+        "a-row-off-another-is-a-shift", "shaped_attention/numerics/operations/orthonormal.py",
+        "row = row - along @ done",
+        "row = row - along.sum() * done.sum(1, True)", _DIRECTIONS,
     ),
     Mutant(
         "constants-must-differ-between-samples", _COMPILED + "translator.py",
@@ -97,8 +95,9 @@ RECORDED = [
         _translation("rows"),
     ),
     Mutant(
-        "a-zero-pivot-is-one", _ORTHONORMAL,
-        "out[s, i, i] = 0.0 if zero else pivot", "out[s, i, i] = 1.0 if zero else pivot",
+        "a-zero-pivot-is-one", "shaped_attention/numerics/operations/orthonormal.py",
+        "out[:, i, i] = torch.where(zero, 0.0, pivot)[:, 0]",
+        "out[:, i, i] = torch.where(zero, 1.0, pivot)[:, 0]",
         _DIRECTIONS,
     ),
     Mutant(

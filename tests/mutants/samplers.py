@@ -13,7 +13,6 @@ _RATES = "shaped_attention/statistics/rates.py"
 _ARGUMENTS = "shaped_attention/samplers/arguments.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 _TASK = "shaped_attention/samplers/task.py"
-_THREEFRY = "shaped_attention/numerics/threefry.py"
 
 SAMPLERS = [
     Mutant(
@@ -123,16 +122,16 @@ SAMPLERS = [
     ),
     Mutant(
         "bartlett-rows-that-begin-with-the-same-numbers",
-        "shaped_attention/numerics/threefry.py",
-        "below[0, i * (i - 1) // 2 + j]",
-        "below[0, j]",
+        "shaped_attention/numerics/fills.py",
+        "below[:, start : start + i]",
+        "below[:, :i]",
         ("test_numbers.py::test_draws_are_the_same_with_and_without_the_compiled_generator[70]",),
     ),
     Mutant(
         "bartlett-kernel-dof-constant",
-        "shaped_attention/numerics/threefry.py",
-        "_chi_proposal(a, dof - j)",
-        "_chi_proposal(a, dof)",
+        "shaped_attention/compiler/random.py",
+        'dof = e.new(f"fsub double %dof, {number}")',
+        'dof = e.new(f"fsub double %dof, 0.0")',
         ("test_numbers.py::test_wishart_factors_are_the_same_numbers_in_torch_and_compiled[7]",),
     ),
     Mutant(
@@ -144,9 +143,9 @@ SAMPLERS = [
     ),
     Mutant(
         "chi-kernel-acceptance",
-        _THREEFRY,
-        "< 0.5 * normal * normal + d",
-        "< normal * normal + d",
+        "shaped_attention/compiler/random.py",
+        "e.fmul(e.fmul(0.5, normal), normal)",
+        "e.fmul(normal, normal)",
         ("test_numbers.py::test_draws_are_the_same_with_and_without_the_compiled_generator[70]",),
     ),
     Mutant(
@@ -158,23 +157,23 @@ SAMPLERS = [
     ),
     Mutant(
         "box-muller-kernel-no-sine",
-        _THREEFRY,
-        "return radius * cosine, radius * sine",
-        "return radius * cosine, radius * cosine",
+        "shaped_attention/compiler/random.py",
+        "return e.fmul(radius, cosine), e.fmul(radius, sine)",
+        "return e.fmul(radius, cosine), e.fmul(radius, cosine)",
         ("test_numbers.py::test_normals_are_the_same_numbers_in_torch_and_compiled[2]",),
     ),
     Mutant(
         "threefry-parity",
-        _THREEFRY,
+        "shaped_attention/compiler/random.py",
         "0x1BD11BDAA9FC1A22",
         "0x1BD11BDAA9FC1A23",
         ("test_numbers.py::test_threefry_gives_the_published_answers[key0-counter0-answer0]",),
     ),
     Mutant(
         "threefry-rotation",
-        _THREEFRY,
-        "x0 + k2, x1 + k0 + _U64(2), _U64(16), _U64(42), _U64(12)",
-        "x0 + k2, x1 + k0 + _U64(2), _U64(16), _U64(42), _U64(13)",
+        "shaped_attention/compiler/random.py",
+        "((16, 42, 12, 31), ",
+        "((16, 42, 12, 30), ",
         ("test_numbers.py::test_threefry_gives_the_published_answers[key0-counter0-answer0]",),
     ),
     Mutant(
