@@ -9,7 +9,7 @@ faces. Torch runs a description directly (`named_numbers`, `draws`). Tracing (`g
   and large layers.
 
 `dual` has matrices with tangents. `threads` shares the operations of a program among threads and
-keeps libraries to one each. `operations.registry` tells how fast the value of a trace grows. Random numbers are functions of
-integers (`fills`, `seeds`). `covariance` defines V, and `observables` the numbers derived from it.
-Nothing here knows a block.
+keeps libraries to one each. `operations.registry` tells how fast the value of a trace grows. Random
+numbers are functions of integers (`fills`, `seeds`). `covariance` defines V, and `observables` the
+numbers derived from it. Nothing here knows a block.
 """
