@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from shaped_attention.compiler.ptx import available
 from shaped_attention.compiler.random import ATTEMPT_SHIFT, PARITY, ROTATIONS
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.fills import fill_beside, fill_normals, path_words
@@ -173,9 +174,20 @@ class Draws:
             out = np.empty((len(self.samples), count))
             fill_normals(out, self.key, self.paths(), slot, first)
             return torch.from_numpy(out).to(self.dtype)
+        if self.compiled and self.samples.device.type == "cuda" and available():
+            return self._on_device(slot, first, count)
         pairs = torch.arange(first, first + (count + 1) // 2, device=self.samples.device)
         a, b = _normal_pair(*self._words(slot, pairs))
         return torch.stack([a, b], dim=-1).flatten(1)[:, :count].to(self.dtype)
+
+    def _on_device(self, slot: int, first: int, count: int) -> Tensor:
+        from shaped_attention.numerics.device_code import fill_pairs
+
+        shape = (len(self.samples), (count + 1) // 2, 2)
+        out = torch.empty(shape, dtype=torch.float64, device=self.samples.device)
+        words = (self.samples << 32) + self.step
+        fill_pairs(out, self.key, words, (slot << 40) + first)
+        return out.flatten(1)[:, :count].to(self.dtype)
 
     def normal(self, rows: int, columns: int) -> Float[Tensor, "B rows columns"]:
         """Return independent standard normals."""

@@ -57,13 +57,14 @@ def normals_of(program: Program) -> int:
 
 
 def emitted(
-    program: Program, emitter: Callable[..., Emitter], write: Callable[[Emitter], None]
-) -> Emitter:
+    program: Program, emitter: Callable[..., Emitter], write: Callable[[Emitter], None],
+    most_rows: int = MOST_ROWS,
+) -> Emitter:  # fmt: skip
     """Return the emitter after `write(e)`, which emits the steps unrolled if they are short.
 
     `emitter` makes one; its arguments are `rolled` and `limit`.
     """
-    if max(rows for rows, _ in program.input_shapes) <= MOST_ROWS:
+    if max(rows for rows, _ in program.input_shapes) <= most_rows:
         try:
             e = emitter(rolled=False, limit=MOST_OPERATIONS)
             write(e)
