@@ -11,9 +11,11 @@ import numpy as np
 from shaped_attention.blocks.base import Block, Layer, Pattern, blocks_of, pattern_of
 from shaped_attention.blocks.reasons import limit_reason
 from shaped_attention.checks import check_count, check_width
+from shaped_attention.compiler.ptx import available
 from shaped_attention.samplers import specification as of_runs
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.steppers import Stepper, stepper_of
+from shaped_attention.samplers.steppers.device import MOST_TOKENS
 from shaped_attention.samplers.task import task_of
 
 Layers = Sequence[Sequence[Block]]
@@ -94,7 +96,8 @@ def _runs(pattern: Layers, tokens: int, width: int | None) -> str:
         if failure is not None:
             return f"none: its description fails: {failure}"
         return f"torch, in sa.eager() or on other devices; it cannot be traced: {error}"
-    return f"{stepper.name} on the CPU, torch otherwise"
+    few = width is not None and tokens <= MOST_TOKENS and available()
+    return f"{stepper.name} on the CPU{' and on CUDA devices' if few else ''}, torch otherwise"
 
 
 def _stepper(pattern: Layers, tokens: int, width: int | None) -> tuple[Any, Stepper]:
