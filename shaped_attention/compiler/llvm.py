@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -31,12 +31,12 @@ class Target:
         """Return whether the processor has a feature such as 'fma'."""
         return f"+{feature}" in self.features.split(",")
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """Bits of its widest vectors."""
         return 512 if self.has("avx512f") else 256 if self.has("avx2") else 128
 
-    @property
+    @cached_property
     def fused(self) -> bool:
         """Whether it multiplies and adds in one instruction; x86 says so, others all do."""
         return self.has("fma") or not self.has("sse2")

@@ -6,7 +6,7 @@ from functools import partial
 
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View, entries, write
-from shaped_attention.compiler.text import Int
+from shaped_attention.compiler.text import Int, Real
 from shaped_attention.numerics.bookkeeping import (
     copy_rows,
     count_paths,
@@ -152,7 +152,12 @@ def write_draw(m: Emission, e: Emitter) -> None:
                    for k in range(2)]  # fmt: skip
             view = View(out, rows[id(node)], node.shape[1])
             here = Here(node, view, (), (), (key[0], key[1]), m.rounded)
-            count, scale = node.shape[0] * node.shape[1], float(node.scalars[0])
+            (slot,) = program.slots(node)
+            scale: Real = slot
+            if isinstance(slot, int):
+                at = e.at("%table", slot, "double")
+                scale = e.new(f"load double, ptr {at}, align 8")
+            count = node.shape[0] * node.shape[1]
             emit_normals(e, here, view, count, node.integers[0], scale)
 
     def body() -> None:

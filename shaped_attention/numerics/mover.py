@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.llvm import Target, compiled
+from shaped_attention.compiler.llvm import Target, compiled, host
 from shaped_attention.numerics.clock_bursts import BURST, write_burst
 from shaped_attention.numerics.emission import Emission
 from shaped_attention.numerics.fixed_steps import (
@@ -42,6 +42,10 @@ def table_of(numbers: Sequence[Any], depths: Depths) -> NDArray[np.float64]:
     columns = [np.broadcast_to(value(x, depths), depths.shape) for x in numbers]
     table = np.stack(columns, axis=1) if columns else np.zeros((1, 0))
     return np.ascontiguousarray(table[:1] if (table == table[0]).all() else table)
+
+
+_known: dict[tuple[Any, ...], tuple[Callable[..., None], list[int]]] = {}
+"""Code by what it depends on, which is shorter to write than its text."""
 
 
 class Mover:
@@ -156,6 +160,23 @@ class Mover:
             active, *moving, radius, dt, shift, near, first, target, len(active), count, steps, row
         )
 
+    def _emit(
+        self, write: Callable[[Emission, Emitter], None], arguments: str, program: Program | None
+    ) -> tuple[Callable[..., None], list[int]]:
+        """Return the code, and where its memory begins, in bytes."""
+        emission = Emission(self._programs, self.dtype, self._factors, self._rounded)
+        largest = max(self._programs, key=lambda p: max(rows for rows, _ in p.input_shapes))
+        e = emitted(program or largest, self._emitter, partial(write, emission))
+        types = {"p": ctypes.c_void_p, "d": ctypes.c_double, "i": ctypes.c_int64}
+        given = (types[x] for x in "pppppppp" + arguments)
+        run = compiled(e.module(), e.target).function("run", *given)
+        # Values, work, counter words, times, radii, and one more vector.
+        vector = 8 * e.lanes
+        item = self.dtype.itemsize * e.lanes
+        sizes = [emission.rows * item, e.most_work * item, *[vector] * 4]
+        starts: list[int] = np.cumsum([0, *(-(-size // 64) * 64 for size in sizes)]).tolist()
+        return run, starts
+
     @property
     def _stride(self) -> int:
         """Entries of the table from one step to the next."""
@@ -201,17 +222,14 @@ class Mover:
         It also gets the table, the keys, and memory for the values of a step. The largest program,
         or the one that is given, decides whether steps are unrolled.
         """
-        emission = Emission(self._programs, self.dtype, self._factors, self._rounded)
-        largest = max(self._programs, key=lambda p: max(rows for rows, _ in p.input_shapes))
-        e = emitted(program or largest, self._emitter, partial(write, emission))
-        types = {"p": ctypes.c_void_p, "d": ctypes.c_double, "i": ctypes.c_int64}
-        given = (types[x] for x in "pppppppp" + arguments)
-        run = compiled(e.module(), e.target).function("run", *given)
-        # Values, work, counter words, times, radii, and one more vector.
-        vector = 8 * e.lanes
-        item = self.dtype.itemsize * e.lanes
-        sizes = [emission.rows * item, e.most_work * item, *[vector] * 4]
-        starts = np.cumsum([0, *(-(-size // 64) * 64 for size in sizes)]).tolist()
+        how = (write.func, *write.keywords.items()) if isinstance(write, partial) else (write,)
+        signatures = tuple(p.signature for p in self._programs)
+        key = (
+            *how, signatures, self._real, self._factors, self._rounded, self._target or host()
+        )  # fmt: skip
+        if key not in _known:
+            _known[key] = self._emit(write, arguments, program)
+        run, starts = _known[key]
 
         def call(*values: Any) -> None:
             memory = np.empty(starts[-1] + 64, np.uint8)

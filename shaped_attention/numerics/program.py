@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from typing import TypeAlias
 
 from shaped_attention.compiler.matrices import Constant, Operand, View
 from shaped_attention.numerics.graph import Graph, Matrix, Node, Shape, needed
 from shaped_attention.numerics.operations.hidden import scalars_inside
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.scalars import Number, Scalar, name_of
+
+Slot: TypeAlias = int | float
+"""Index of a scalar, or a number that code has."""
+
+_FOLDED = (0.0, 1.0, -1.0)
+"""Numbers that code has, since they cost nothing there."""
 
 ROUNDED = 4
 """Normals are drawn in whole blocks: their rows are a multiple of this number."""
@@ -31,7 +40,7 @@ class Program:
     inputs, results
         Nodes of its inputs and results.
     scalars
-        Formulas that are looked up by index; numbers that are known are in the code.
+        Numbers and formulas that are looked up by index, so that code does not depend on them.
     addresses
         Addresses of the random numbers, by the index of their key.
     """
@@ -43,23 +52,53 @@ class Program:
     addresses: list[Hashable] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._places: dict[Hashable, int] = {}
-        for number in self.coefficients:
-            if isinstance(number, Scalar) and name_of(number) not in self._places:
-                self._places[name_of(number)] = len(self.scalars)
-                self.scalars.append(number)
+        places: dict[Hashable, int] = {}
+        self._slots: dict[int, list[Slot]] = {}
         for node in self.nodes:
+            slots = self._slots[id(node)] = []
+            for number in (*node.scalars, *scalars_inside(node)):
+                if not isinstance(number, Scalar) and number in _FOLDED:
+                    slots.append(float(number))
+                    continue
+                # Equal numbers have places of their own: that they are equal may be a coincidence.
+                name = name_of(number) if isinstance(number, Scalar) else len(self.scalars)
+                if name not in places:
+                    places[name] = len(self.scalars)
+                    self.scalars.append(number)
+                slots.append(places[name])
             if node.address is not None and node.address not in self.addresses:
                 self.addresses.append(node.address)
+
+    def slots(self, node: Node) -> list[Slot]:
+        """Return the index of each scalar of a node, or the number itself if code has it."""
+        return self._slots[id(node)]
+
+    @cached_property
+    def signature(self) -> bytes:
+        """What the code of the program depends on."""
+        index = {id(node): k for k, node in enumerate(self.nodes)}
+
+        def text(node: Node, inputs: dict[int, int]) -> object:
+            return (
+                node.kind, node.shape, node.lower, node.integers, node.data is None or
+                node.data.tobytes(), [inputs[id(x)] for x in node.inputs],
+            )  # fmt: skip
+
+        parts: list[object] = [[index[id(x)] for x in (*self.inputs, *self.results)]]
+        for node in self.nodes:
+            inside: list[object] = []
+            if node.inside is not None:
+                nodes = needed([node.inside[1]], node.inside[0].nodes)
+                within = {id(x): k for k, x in enumerate(nodes)}
+                inside = [text(x, within) for x in nodes]
+            key = self.addresses.index(node.address) if node.address is not None else None
+            parts.append((text(node, index), self.slots(node), key, inside))
+        return blake2b(repr(parts).encode()).digest()
 
     @property
     def coefficients(self) -> list[Number]:
         """All numbers that the operations have, formulas or known."""
         return [x for node in self.nodes for x in (*node.scalars, *scalars_inside(node))]
-
-    def place(self, number: Scalar) -> int:
-        """Return the index of a formula."""
-        return self._places[name_of(number)]
 
     @property
     def input_shapes(self) -> list[Shape]:

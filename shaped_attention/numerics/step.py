@@ -16,10 +16,8 @@ from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import Constant, View
 from shaped_attention.compiler.text import Real, TooLongError
 from shaped_attention.numerics.graph import Node
-from shaped_attention.numerics.operations.hidden import scalars_inside
 from shaped_attention.numerics.operations.registry import Here, emit_node
-from shaped_attention.numerics.program import Layout, Program
-from shaped_attention.numerics.scalars import Number, Scalar
+from shaped_attention.numerics.program import Layout, Program, Slot
 
 MOST_ROWS, MOST_OPERATIONS = 6, 8000
 """Rows of an input, and operations of a step, up to which it is unrolled."""
@@ -97,7 +95,7 @@ class StepEmission:
                 self._called(node)
             else:
                 out, inputs = self._view(node), [self._operand(x) for x in node.inputs]
-                scalars = [self._scalar(x) for x in (*node.scalars, *scalars_inside(node))]
+                scalars = [self._scalar(node, slot) for slot in self.program.slots(node)]
                 self._emit(Here(node, out, inputs, scalars, self._key(node), self.numbers.rounded))
         return [self._view(node) for node in self.program.results]
 
@@ -118,10 +116,13 @@ class StepEmission:
                     for j in range(i + 1, node.shape[1]):
                         view.store(self.e, 0.0, i, j)
 
-    def _scalar(self, number: Number) -> Real:
-        if isinstance(number, Scalar):
-            return self.e.number("%numbers", self.program.place(number))
-        return float(number)
+    def _scalar(self, node: Node, slot: Slot) -> Real:
+        if isinstance(slot, float):
+            return slot
+        return self._double(slot) if node.kind == "normal" else self.e.number("%numbers", slot)
+
+    def _double(self, place: int) -> str:
+        return self.e.new(f"load double, ptr {self.e.at('%numbers', place, 'double')}, align 8")
 
     def _key(self, node: Node) -> tuple[str, str]:
         if node.address is None:
@@ -139,7 +140,7 @@ class StepEmission:
     def _called(self, node: Node) -> None:
         """Emit an operation as a function, which all operations of the same text share."""
         e = self.e
-        numbers = [*node.scalars, *scalars_inside(node)]
+        slots = self.program.slots(node)
         parameters, arguments = [("ptr", "out")], [("ptr", self._address(self._view(node)))]
         inputs: list[View | Constant] = []
         for k, x in enumerate(node.inputs):
@@ -160,14 +161,10 @@ class StepEmission:
                 column += part.shape[1]
         parameters.append(("ptr", "work"))
         arguments.append(("ptr", "%work"))
-        formulas = []
-        for k, number in enumerate(numbers):
-            if isinstance(number, Scalar):
-                place = self.program.place(number)
-                loaded = e.new(f"load double, ptr {e.at('%numbers', place, 'double')}, align 8")
+        for k, slot in enumerate(slots):
+            if isinstance(slot, int):
                 parameters.append(("double", f"s{k}"))
-                arguments.append(("double", loaded))
-                formulas.append(k)
+                arguments.append(("double", self._double(slot)))
         if node.address is not None:
             parameters += [("i64", "k0"), ("i64", "k1"), ("ptr", "paths")]
             first, second = self._key(node)
@@ -175,9 +172,9 @@ class StepEmission:
 
         def body() -> None:
             scalars: list[Real] = []
-            for k, number in enumerate(numbers):
-                if k not in formulas:
-                    scalars.append(float(number))
+            for k, slot in enumerate(slots):
+                if isinstance(slot, float):
+                    scalars.append(slot)
                 elif node.kind == "normal":
                     scalars.append(f"%s{k}")
                 else:

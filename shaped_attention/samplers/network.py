@@ -64,15 +64,12 @@ def _multiply(x: NDArray[Any], out: NDArray[Any], draws: Draws, slot: int, start
     The blocks are the same for any number of threads. No matrix is stored, which bounds the memory
     at any width.
     """
-    fan_in, columns, paths = x.shape[-1], out.shape[-1], draws.paths()
-    weights = np.empty((starts.step, fan_in))
-    for s in range(len(x)):
-        for start in starts:
-            here = weights[: min(starts.step, columns - start)]
-            pair = start * fan_in // 2
-            fill_normals(here.reshape(1, -1), draws.key, paths[s : s + 1], slot, pair)
-            factor = here.astype(x.dtype, copy=False)
-            out[s, :, start : start + len(here)] = x[s] @ factor.T
+    (samples, _, fan_in), columns = x.shape, out.shape[-1]
+    for start in starts:
+        end, pair = min(start + starts.step, columns), start * fan_in // 2
+        weights = np.empty((samples, end - start, fan_in))
+        fill_normals(weights.reshape(samples, -1), draws.key, draws.paths(), slot, pair)
+        out[:, :, start:end] = x @ weights.astype(x.dtype, copy=False).mT
 
 
 class WeightProduct:
