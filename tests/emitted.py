@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.llvm import Target, compiled
+from shaped_attention.compiler.llvm import Target
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.mover import Mover
 from shaped_attention.numerics.plan import Plan
@@ -82,6 +82,6 @@ def on_entries(
         e.loop(0, rows, 1, lambda i, _: e.write_row(function(e, e.load_row("%x", i)), "%out", i))
 
     e.function([("ptr", "x"), ("ptr", "out")], body, name="run")
-    run = compiled(e.module(), e.target).function("run", ctypes.c_void_p, ctypes.c_void_p)
+    run = e.compiled().function("run", ctypes.c_void_p, ctypes.c_void_p)
     run(padded.ctypes.data, out.ctypes.data)
     return out[: x.size]

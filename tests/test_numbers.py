@@ -12,7 +12,6 @@ from scipy import special, stats
 
 from shaped_attention.compiler import functions, random
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.llvm import compiled
 from shaped_attention.compiler.random import threefry as emit_threefry
 from shaped_attention.numerics.draws import Draws, stream_key, threefry
 from shaped_attention.numerics.fills import fill_normals, path_words
@@ -106,7 +105,7 @@ def emitted_words(key, counter):
     e.function([("ptr", "out"), *(("i64", x) for x in ("k0", "k1", "c0", "c1"))], body, name="run")
     out = np.empty(2, np.uint64)
     types = [ctypes.c_void_p, *[ctypes.c_uint64] * 4]
-    compiled(e.module(), e.target).function("run", *types)(out.ctypes.data, *key, *counter)
+    e.compiled().function("run", *types)(out.ctypes.data, *key, *counter)
     return tuple(int(word) for word in out)
 
 

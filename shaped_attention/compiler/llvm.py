@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import blake2b
@@ -18,6 +18,7 @@ _LEVEL = 2
 
 _lock = threading.Lock()
 _programs: dict[tuple[Target, bytes], Code] = {}
+_shared: dict[str, Code] = {}
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Target:
     def has(self, feature: str) -> bool:
         """Return whether the processor has a feature such as 'fma'."""
         return f"+{feature}" in self.features.split(",")
+
+    @cached_property
+    def label(self) -> str:
+        """A name for functions of this processor."""
+        return blake2b(f"{self.cpu} {self.features}".encode(), digest_size=4).hexdigest()
 
     @cached_property
     def bits(self) -> int:
@@ -68,7 +74,11 @@ class Code:
 
     def function(self, name: str, *types: Any) -> Callable[..., None]:
         """Return a function without a result, of arguments of these types of ctypes."""
-        return ctypes.CFUNCTYPE(None, *types)(self._engine.get_function_address(name))
+        return ctypes.CFUNCTYPE(None, *types)(self.address(name))
+
+    def address(self, name: str) -> int:
+        """Return the address of a function."""
+        return int(self._engine.get_function_address(name))
 
 
 @cache
@@ -77,11 +87,18 @@ def _ready() -> None:
     llvm.initialize_native_asmprinter()
 
 
-def compiled(text: str, target: Target) -> Code:
-    """Return the code of a text, which is kept for as long as the process runs."""
-    key = target, blake2b(text.encode()).digest()
+def compiled(text: str, target: Target, libraries: Mapping[str, str] | None = None) -> Code:
+    """Return the code of a text, which is kept for as long as the process runs.
+
+    `libraries` are the texts of functions that other modules have too, by name.
+    """
     with _lock:
+        _ready()
+        for name, library in (libraries or {}).items():
+            if name not in _shared:
+                _shared[name] = Code(library, target)
+                llvm.add_symbol(name, _shared[name].address(name))
+        key = target, blake2b(text.encode()).digest()
         if key not in _programs:
-            _ready()
             _programs[key] = Code(text, target)
         return _programs[key]

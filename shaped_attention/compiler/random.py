@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.functions import log, sincos_turns
-from shaped_attention.compiler.text import Int, Real
+from shaped_attention.compiler.text import Int, Real, Text
 
 PARITY = 0x1BD11BDAA9FC1A22
 ROTATIONS = ((16, 42, 12, 31), (16, 32, 24, 21))
@@ -110,10 +110,10 @@ def normals_function(e: Emitter, rounded: bool) -> str:
 
     Block b has the first counter word c0 + b; `paths` are the second ones, one for each lane.
     """
-    each = per_block(e, rounded)
 
-    def body() -> None:
-        key = keys(e)
+    def body(e: Text) -> None:
+        assert isinstance(e, Emitter)
+        each, key = per_block(e, rounded), keys(e)
         c1 = e.load_as("i64", "%paths")
         scale = e.splat("%scale", "double")
         if e.real == "float":
@@ -135,7 +135,7 @@ def normals_function(e: Emitter, rounded: bool) -> str:
             e.loop(most, "%blocks", 1, lambda b, _: blocks(b, 1), may_be_empty=True)
 
     parameters = [("ptr", "out"), ("i64", "blocks"), ("double", "scale"), *_KEYED]
-    return e.function(parameters, body, ("normals", e.real, e.lanes, rounded))
+    return e.library(f"normals{'_rounded' if rounded else ''}", parameters, body)
 
 
 _KEYED = [("i64", "k0"), ("i64", "k1"), ("ptr", "paths"), ("i64", "c0")]
@@ -199,6 +199,12 @@ def chi_function(e: Emitter) -> str:
     26, 2000) is exact; every attempt has its own counter. Two rows share a pair of normals and a
     pair of uniforms. Both types have the numbers of double precision.
     """
+    parameters = [("ptr", "out"), ("i64", "rows"), ("double", "dof"), *_KEYED]
+    return e.library("chi", parameters, _chi)
+
+
+def _chi(e: Text) -> None:
+    assert isinstance(e, Emitter)
     again = _again_function(e)
     real, lanes = e.real, e.lanes
 
@@ -226,38 +232,34 @@ def chi_function(e: Emitter) -> str:
 
             e.lanes_loop(path)
 
-    def body() -> None:
-        key = keys(e)
-        c1 = e.load_as("i64", "%paths")
+    key = keys(e)
+    c1 = e.load_as("i64", "%paths")
 
-        def pair(j: Int, _: object) -> None:
-            with e.typed("double"):
-                words = [
-                    threefry(e, key, e.splat(str(e.add(e.add("%c0", j), k)), "i64"), c1)
-                    for k in range(2)
-                ]
-                normals = normal_pair(e, *words[0])
-                values = []
-                for k in range(2):
-                    number = e.new(f"uitofp i64 {e.add(j, k)} to double")
-                    dof = e.new(f"fsub double %dof, {number}")
-                    cube, d = _proposal(e, normals[k], e.splat(dof))
-                    good = _accepted(e, normals[k], words[1][k], cube, d)
-                    values.append((dof, e.sqrt(e.fmul(e.fmul(2.0, d), cube)), e.no(good)))
+    def pair(j: Int, _: object) -> None:
+        with e.typed("double"):
+            words = [
+                threefry(e, key, e.splat(str(e.add(e.add("%c0", j), k)), "i64"), c1)
+                for k in range(2)
+            ]
+            normals = normal_pair(e, *words[0])
+            values = []
+            for k in range(2):
+                number = e.new(f"uitofp i64 {e.add(j, k)} to double")
+                dof = e.new(f"fsub double %dof, {number}")
+                cube, d = _proposal(e, normals[k], e.splat(dof))
+                good = _accepted(e, normals[k], words[1][k], cube, d)
+                values.append((dof, e.sqrt(e.fmul(e.fmul(2.0, d), cube)), e.no(good)))
 
-            def write(k: int) -> None:
-                dof, x, bad = values[k]
-                x = x if real == "double" else e.cast("fptrunc", x, "double", "float")
-                e.write_row(x, "%out", e.add(j, k))
-                rejected(e.add(j, k), dof, e.add(j, k), bad)
+        def write(k: int) -> None:
+            dof, x, bad = values[k]
+            x = x if real == "double" else e.cast("fptrunc", x, "double", "float")
+            e.write_row(x, "%out", e.add(j, k))
+            rejected(e.add(j, k), dof, e.add(j, k), bad)
 
-            write(0)
-            # The second of an odd number is not used; its degrees only have to be enough.
-            with e.when(e.new(f"icmp ult i64 {e.add(j, 1)}, %rows")):
-                write(1)
+        write(0)
+        # The second of an odd number is not used; its degrees only have to be enough.
+        with e.when(e.new(f"icmp ult i64 {e.add(j, 1)}, %rows")):
+            write(1)
 
-        with e.in_loops():
-            e.loop(0, "%rows", 2, pair)
-
-    parameters = [("ptr", "out"), ("i64", "rows"), ("double", "dof"), *_KEYED]
-    return e.function(parameters, body, ("chi", real, lanes))
+    with e.in_loops():
+        e.loop(0, "%rows", 2, pair)

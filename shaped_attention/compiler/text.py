@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shaped_attention.compiler.llvm import Target, host
+from shaped_attention.compiler.llvm import Code, Target, compiled, host
 
 Real: TypeAlias = str | float
 """Register of a vector, or a number that all lanes share."""
@@ -55,6 +55,8 @@ class Text:
         Whether loops are loops.
     limit
         Number of operations after which `TooLongError` is raised.
+    whole
+        Whether the module has all functions, also those that modules share.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Text:
         rolled: bool = True,
         limit: float = float("inf"),
         target: Target | None = None,
+        whole: bool = False,
     ) -> None:
-        self.target = target or host()
+        self.target, self.whole = target or host(), whole
+        self.libraries: dict[str, str] = {}
         self.real, self.rolled, self.limit = real, rolled, limit
         self.lanes = self.target.bits // _BITS[real] if lanes is None else lanes
         # Blocks of sums that fill the registers, of which there are 32 of 512 bits, else 16.
@@ -181,6 +185,21 @@ class Text:
             self._names[key] = label
         return label
 
+    def library(
+        self, name: str, parameters: Sequence[tuple[str, str]], body: Callable[[Text], None]
+    ) -> str:
+        """Return a function that modules share, so that it is compiled once; `body(e)` emits it."""
+        label = f"{name}_{self.real}_{self.lanes}_{self.target.label}"
+        if self.whole:
+            return self.function(parameters, lambda: body(self), (label,))
+        if label not in self.libraries:
+            other = type(self)(self.real, self.lanes, target=self.target)
+            other.function(parameters, lambda: body(other), name=label)
+            self.libraries[label] = other.module()
+            kinds = ", ".join(kind for kind, _ in parameters)
+            self._declared[label] = f"declare void @{label}({kinds})"
+        return label
+
     def call(self, name: str, *arguments: tuple[str, Real | Int]) -> None:
         """Call a function without a value."""
         self.put(f"call void @{name}({', '.join(f'{kind} {x}' for kind, x in arguments)})")
@@ -197,6 +216,10 @@ class Text:
         constants = [f"{x} = internal constant {body}" for body, x in self._constants.items()]
         attributes = f"attributes #0 = {{ nounwind noinline {wide} {legal} }}"
         return "\n".join([*constants, *self._declared.values(), attributes])
+
+    def compiled(self) -> Code:
+        """Return the code of the module in this process."""
+        return compiled(self.module(), self.target, self.libraries)
 
     # Integers.
 

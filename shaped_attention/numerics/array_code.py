@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.llvm import compiled
 from shaped_attention.compiler.matrices import View
 from shaped_attention.compiler.text import Int, Real
 from shaped_attention.numerics.graph import Node
@@ -45,7 +44,7 @@ def on_entries(
     names = ["out", "numbers", *(f"a{k}" for k in range(count))]
     e.function([*(("ptr", x) for x in names), ("i64", "size")], body, name="entries")
     types = [*[ctypes.c_void_p] * len(names), ctypes.c_int64]
-    run = compiled(e.module(), e.target).function("entries", *types)
+    run = e.compiled().function("entries", *types)
 
     def call(out: Array, numbers: Array, *inputs: Array) -> None:
         run(*(x.ctypes.data for x in (out, numbers, *inputs)), out.size)
@@ -82,7 +81,7 @@ def _emitted(node: Node) -> Run:
 
     names = ["out", "numbers", "work", *(f"a{k}" for k in range(len(shapes)))]
     e.function([("ptr", x) for x in names], body, name="node")
-    run = compiled(e.module(), e.target).function("node", *[ctypes.c_void_p] * len(names))
+    run = e.compiled().function("node", *[ctypes.c_void_p] * len(names))
     size = e.most_work
 
     def call(out: Array, numbers: Array, *inputs: Array) -> None:

@@ -92,7 +92,9 @@ class DeviceSteps:
         emission = Emission(self._programs, self.dtype, self._factors, False)
         e = emitted(
             self._programs[0],
-            lambda rolled, limit: Emitter(real, 1, rolled=rolled, limit=limit, target=target),
+            lambda rolled, limit: Emitter(
+                real, 1, rolled=rolled, limit=limit, target=target, whole=True
+            ),
             partial(write_steps, emission, adding=adding),
             _MOST_ROWS,
         )

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.llvm import compiled
 from shaped_attention.compiler.random import (
     SLOT_SHIFT,
     chi_function,
@@ -106,7 +105,7 @@ def _code() -> tuple[Callable[..., None], Callable[..., None]]:
     e.function(parameters, lambda: _normals(e), name="normals")
     with e.typed(lanes=1):
         e.function([*parameters, ("double", "dof")], lambda: _chi(e), name="chi")
-    code = compiled(e.module(), e.target)
+    code = e.compiled()
     types = [ctypes.c_void_p, *[ctypes.c_uint64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 3]
     return code.function("normals", *types), code.function("chi", *types, ctypes.c_double)
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.llvm import Target, compiled, host
+from shaped_attention.compiler.llvm import Target, host
 from shaped_attention.numerics.clock_bursts import BURST, write_burst
 from shaped_attention.numerics.emission import Emission
 from shaped_attention.numerics.fixed_steps import (
@@ -169,7 +169,7 @@ class Mover:
         e = emitted(program or largest, self._emitter, partial(write, emission))
         types = {"p": ctypes.c_void_p, "d": ctypes.c_double, "i": ctypes.c_int64}
         given = (types[x] for x in "pppppppp" + arguments)
-        run = compiled(e.module(), e.target).function("run", *given)
+        run = e.compiled().function("run", *given)
         # Values, work, counter words, times, radii, and one more vector.
         vector = 8 * e.lanes
         item = self.dtype.itemsize * e.lanes

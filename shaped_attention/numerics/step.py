@@ -19,7 +19,7 @@ from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.operations.registry import Here, emit_node
 from shaped_attention.numerics.program import Layout, Program, Slot
 
-MOST_ROWS, MOST_OPERATIONS = 6, 8000
+MOST_ROWS, MOST_OPERATIONS = 6, 4000
 """Rows of an input, and operations of a step, up to which it is unrolled."""
 
 

@@ -16,7 +16,6 @@ from typing import TypeAlias
 import numpy as np
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.llvm import compiled
 from shaped_attention.compiler.matrices import View, Zeros, copy, entries, multiply
 from shaped_attention.compiler.random import SLOT_SHIFT, keys, normal_pair, threefry
 from shaped_attention.compiler.text import Int, Real
@@ -188,7 +187,7 @@ class HiddenUnits:
         e.function(parameters, lambda: self._emit(e), name="grams")
         self._work = e.most_work * e.lanes
         types = [ctypes.c_void_p] * 5 + [ctypes.c_uint64] * 2 + [ctypes.c_int64] * 4
-        self._run = compiled(e.module(), e.target).function("grams", *types)
+        self._run = e.compiled().function("grams", *types)
 
     def _emit(self, e: Emitter) -> None:
         node = self._node
