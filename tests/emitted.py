@@ -61,8 +61,9 @@ def random_numbers(
     graph = Graph()
     x = graph.node("input", (), (1, 1))
     lower = kind == "wishart" and shape[0] == shape[1]
-    scalars = (1.0,) if kind == "normal" else ()
-    numbers = graph.node(kind, (), shape, scalars, integers, lower=lower, address="numbers")
+    slot, *dof = integers
+    scalars = (1.0,) if kind == "normal" else tuple(map(float, dof))
+    numbers = graph.node(kind, (), shape, scalars, (slot,), lower=lower, address="numbers")
     program = assemble(graph, [x], [numbers])
     zeros = np.zeros((paths, 1, 1))
     return run_program(program, zeros, dtype, key=lambda _: key, **named)[0]

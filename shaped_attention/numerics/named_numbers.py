@@ -166,7 +166,7 @@ class TracedNumbers(_OncePerStep):
             return super().wishart(name, rows, dof, head)
         bartlett = dof >= rows + 2
         return self.graph.node(
-            "wishart", (), (rows, rows if bartlett else dof), (), (2 * head, dof),
+            "wishart", (), (rows, rows if bartlett else dof), (float(dof),), (2 * head,),
             lower=bartlett, address=self._address(name, head),
         )  # fmt: skip
 

@@ -19,6 +19,9 @@ from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.operations.registry import Here, emit_node
 from shaped_attention.numerics.program import Layout, Program, Slot
 
+RANDOM = ("normal", "wishart")
+"""Operations whose scalars are single numbers, not vectors."""
+
 MOST_ROWS, MOST_OPERATIONS = 6, 4000
 """Rows of an input, and operations of a step, up to which it is unrolled."""
 
@@ -119,7 +122,7 @@ class StepEmission:
     def _scalar(self, node: Node, slot: Slot) -> Real:
         if isinstance(slot, float):
             return slot
-        return self._double(slot) if node.kind == "normal" else self.e.number("%numbers", slot)
+        return self._double(slot) if node.kind in RANDOM else self.e.number("%numbers", slot)
 
     def _double(self, place: int) -> str:
         return self.e.new(f"load double, ptr {self.e.at('%numbers', place, 'double')}, align 8")
@@ -175,7 +178,7 @@ class StepEmission:
             for k, slot in enumerate(slots):
                 if isinstance(slot, float):
                     scalars.append(slot)
-                elif node.kind == "normal":
+                elif node.kind in RANDOM:
                     scalars.append(f"%s{k}")
                 else:
                     x = f"%s{k}"

@@ -181,8 +181,8 @@ EMISSION = [
     Mutant(
         "weights-of-the-first-block-again",
         "shaped_attention/samplers/network.py",
-        "pair = start * fan_in // 2",
-        "pair = 0",
+        "min(start + starts.step, columns), start * fan_in // 2",
+        "min(start + starts.step, columns), 0",
         ("test_samplers.py::test_weights_are_those_of_their_addresses[9-301-34-float64]",),
     ),
     Mutant(

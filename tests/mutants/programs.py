@@ -15,8 +15,8 @@ PROGRAMS = [
     Mutant(
         "code-wishart-one-degree-less",
         "shaped_attention/numerics/operations/random.py",
-        "_bits(float(dof))",
-        "_bits(float(dof - 1))",
+        '("double", dof), (',
+        '("double", e.new(f"fsub double {dof}, 1.0")), (',
         ("test_compiled.py::test_chain[attention-40]",),
     ),
     Mutant(

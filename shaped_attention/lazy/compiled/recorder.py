@@ -188,7 +188,7 @@ class _RecordedDraws(Draws):
             return gaussian
         slot = slot_number(self.slot, self._next)
         value = super().wishart_factor(m, dof)
-        return self._noted(value, "wishart", (m, m), (), (slot, dof), lower=True)
+        return self._noted(value, "wishart", (m, m), (float(dof),), (slot,), lower=True)
 
     def normals_beside_wishart(self, m: int, known: int, dof: int) -> Tensor:
         return torch.cat([self.normal(m, known), self.wishart_factor(m, dof)], dim=-1)

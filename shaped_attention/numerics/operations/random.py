@@ -55,7 +55,7 @@ def _wishart(e: Emitter, here: Here) -> None:
     it are normals (slot), row by row (Bartlett 1933; Muirhead, *Aspects of Multivariate
     Statistical Theory*, thm 3.2.14). It requires dof >= rows + 2.
     """
-    (rows, columns), (slot, dof) = here.node.shape, here.node.integers
+    (rows, columns), (slot,), (dof,) = here.node.shape, here.node.integers, here.scalars
     if not here.node.lower:
         emit_normals(e, here, here.out, rows * columns, slot)
         return
@@ -65,7 +65,7 @@ def _wishart(e: Emitter, here: Here) -> None:
     diagonal = View("%work", e.take(rows + 1), 1)
     e.call(
         chi_function(e), ("ptr", e.at("%work", diagonal.offset)), ("i64", rows),
-        ("double", f"0x{_bits(float(dof))}"), ("i64", here.key[0]), ("i64", here.key[1]),
+        ("double", dof), ("i64", here.key[0]), ("i64", here.key[1]),
         ("ptr", "%paths"), ("i64", _counter(e, slot + 1)),
     )  # fmt: skip
 
@@ -96,12 +96,14 @@ def _normal_alone(node: Node) -> Alone:
 
 
 def _wishart_alone(node: Node) -> Alone:
-    slot, dof = node.integers
+    (slot,) = node.integers
 
     def run(call: Call, out: Array) -> None:
         assert call.key is not None
         if node.lower:
-            fill_beside(out[None], dof, call.key, call.path, (slot, slot, slot + 1))
+            fill_beside(
+                out[None], int(call.scalars[0]), call.key, call.path, (slot, slot, slot + 1)
+            )
         else:
             fill_normals(out.reshape(1, -1), call.key, call.path, slot)
 
