@@ -44,13 +44,6 @@ PATHS = [
         ("test_paths.py::test_an_activation_that_changes_with_depth",),
     ),
     Mutant(
-        "paths-hidden-normals-of-the-first-step",
-        "shaped_attention/numerics/operations/hidden.py",
-        "e.at('%paths', s, 'i64')",
-        "e.at('%paths', 0, 'i64')",
-        ("test_paths.py::test_chain[mlp-1]",),
-    ),
-    Mutant(
         "paths-wishart-one-degree-less",
         "shaped_attention/numerics/operations/random.py",
         "int(call.scalars[0]),",

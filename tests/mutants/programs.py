@@ -59,14 +59,14 @@ PROGRAMS = [
         "shaped_attention/compiler/text.py",
         "while main < count:",
         "while main + 1 < count:",
-        ("test_products.py::test_products[1-1-1-triangles0]",),
+        ("test_products.py::test_products",),
     ),
     Mutant(
         "code-gram-of-columns-as-of-rows",
         "shaped_attention/numerics/operations/products.py",
         "rows, inner = a.shape[::-1] if turned else a.shape",
         "rows, inner = a.shape",
-        ("test_compiled.py::test_sde[attention-5]",),
+        ("test_products.py::test_gram_matrices",),
     ),
     Mutant(
         "code-increments-of-the-first-tile",
