@@ -60,7 +60,7 @@ def run_of(name: str, dtype: str = "float64") -> tuple[Specification, Task]:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_paths_are_those_of_vectors(name: str, dtype: str) -> None:
-    """Also where they stop: each thread does what a lane does."""
+    """A thread does what a lane does, and stops at the same time."""
     spec, task = run_of(name, dtype)
     runs = [starting_paths(spec, x, 3, 9) for x in (BlockStepper(task), DeviceStepper(task, CPU))]
     for paths in runs:
@@ -78,7 +78,7 @@ def test_paths_are_those_of_vectors(name: str, dtype: str) -> None:
 @pytest.mark.portability
 @pytest.mark.parametrize("count", [2, 7, 30])
 def test_normals(count: int) -> None:
-    """Of some samples from an even one of a slot on."""
+    """A thread writes a pair of normals; the first pair is not the first of its slot."""
     key, paths = stream_key(5, "network"), path_words(np.arange(3, 6), 7)
     expected, out = np.empty((3, count)), torch.empty(3, (count + 1) // 2, 2, dtype=torch.float64)
     fill_normals(expected, key, paths, 9, 4)

@@ -137,7 +137,7 @@ def numbers(kind, shape, integers, paths=LANES, dtype=np.float64, **named):
 @pytest.mark.portability
 @pytest.mark.parametrize("count", [1, 2, 19, 64])
 def test_normals_are_the_same_numbers_in_torch_and_compiled(count):
-    """Also those that single precision rounds when it is asked to."""
+    """In double precision, and rounded to single precision in the mode for tests."""
     ours = numbers("normal", (1, count), (SLOT,))[:, 0]
     weights = np.empty((LANES, count))
     fill_normals(weights, KEY, PATHS, SLOT)

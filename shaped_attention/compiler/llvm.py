@@ -87,16 +87,16 @@ def _ready() -> None:
     llvm.initialize_native_asmprinter()
 
 
-def compiled(text: str, target: Target, libraries: Mapping[str, str] | None = None) -> Code:
+def compiled(text: str, target: Target, common: Mapping[str, str] | None = None) -> Code:
     """Return the code of a text, which is kept for as long as the process runs.
 
-    `libraries` are the texts of functions that other modules have too, by name.
+    `common` has the texts of functions that other modules use too, by name.
     """
     with _lock:
         _ready()
-        for name, library in (libraries or {}).items():
+        for name, shared in (common or {}).items():
             if name not in _shared:
-                _shared[name] = Code(library, target)
+                _shared[name] = Code(shared, target)
                 llvm.add_symbol(name, _shared[name].address(name))
         key = target, blake2b(text.encode()).digest()
         if key not in _programs:

@@ -78,7 +78,7 @@ class Kernel:
         from cuda.bindings import driver
 
         self._driver, self._types = driver, (*types, ctypes.c_int64)
-        torch.cuda.current_stream()  # makes the context of the device, if there is none yet
+        torch.cuda.current_stream()  # creates the context of the device if needed
         module = _checked(driver.cuModuleLoadData(ptx(text).encode() + b"\0"))
         self._function = _checked(driver.cuModuleGetFunction(module, b"kernel"))
 

@@ -1,8 +1,8 @@
 """Random numbers as functions of integers, emitted: Threefry's words, normals, chi variables.
 
 `numerics.fills` says which number is where. In double precision two normals come from a pair of
-words, and in single precision four: they are numbers of their own, with the same law. `rounded`
-emits double precision's numbers, rounded.
+words, and in single precision four. The two sequences differ but have the same law. `rounded` emits
+the numbers of double precision, rounded.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def normals_function(e: Emitter, rounded: bool) -> str:
             e.loop(most, "%blocks", 1, lambda b, _: blocks(b, 1), may_be_empty=True)
 
     parameters = [("ptr", "out"), ("i64", "blocks"), ("double", "scale"), *_KEYED]
-    return e.library(f"normals{'_rounded' if rounded else ''}", parameters, body)
+    return e.shared(f"normals{'_rounded' if rounded else ''}", parameters, body)
 
 
 _KEYED = [("i64", "k0"), ("i64", "k1"), ("ptr", "paths"), ("i64", "c0")]
@@ -200,7 +200,7 @@ def chi_function(e: Emitter) -> str:
     pair of uniforms. Both types have the numbers of double precision.
     """
     parameters = [("ptr", "out"), ("i64", "rows"), ("double", "dof"), *_KEYED]
-    return e.library("chi", parameters, _chi)
+    return e.shared("chi", parameters, _chi)
 
 
 def _chi(e: Text) -> None:

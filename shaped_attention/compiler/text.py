@@ -70,7 +70,7 @@ class Text:
         whole: bool = False,
     ) -> None:
         self.target, self.whole = target or host(), whole
-        self.libraries: dict[str, str] = {}
+        self.common: dict[str, str] = {}
         self.real, self.rolled, self.limit = real, rolled, limit
         self.lanes = self.target.bits // _BITS[real] if lanes is None else lanes
         # Blocks of sums that fill the registers, of which there are 32 of 512 bits, else 16.
@@ -185,17 +185,17 @@ class Text:
             self._names[key] = label
         return label
 
-    def library(
+    def shared(
         self, name: str, parameters: Sequence[tuple[str, str]], body: Callable[[Text], None]
     ) -> str:
         """Return a function that modules share, so that it is compiled once; `body(e)` emits it."""
         label = f"{name}_{self.real}_{self.lanes}_{self.target.label}"
         if self.whole:
             return self.function(parameters, lambda: body(self), (label,))
-        if label not in self.libraries:
+        if label not in self.common:
             other = type(self)(self.real, self.lanes, target=self.target)
             other.function(parameters, lambda: body(other), name=label)
-            self.libraries[label] = other.module()
+            self.common[label] = other.module()
             kinds = ", ".join(kind for kind, _ in parameters)
             self._declared[label] = f"declare void @{label}({kinds})"
         return label
@@ -219,7 +219,7 @@ class Text:
 
     def compiled(self) -> Code:
         """Return the code of the module in this process."""
-        return compiled(self.module(), self.target, self.libraries)
+        return compiled(self.module(), self.target, self.common)
 
     # Integers.
 

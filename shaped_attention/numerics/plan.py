@@ -158,9 +158,9 @@ class Plan:
 
 def _run_of(node: Node) -> Alone:
     """Return the library's routine, or emitted code."""
-    library = OPERATIONS[node.kind].library(node)
-    if library is not None:
-        return library
+    routine = OPERATIONS[node.kind].routine(node)
+    if routine is not None:
+        return routine
     run = alone(node)
     return lambda call, out, *values: run(out, call.scalars, *values)
 

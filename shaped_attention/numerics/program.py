@@ -60,7 +60,7 @@ class Program:
                 if not isinstance(number, Scalar) and number in _FOLDED:
                     slots.append(float(number))
                     continue
-                # Equal numbers have places of their own: that they are equal may be a coincidence.
+                # Numbers may be equal by coincidence, so each has its own place.
                 name = name_of(number) if isinstance(number, Scalar) else len(self.scalars)
                 if name not in places:
                     places[name] = len(self.scalars)

@@ -217,7 +217,7 @@ class SweepFile:
                 raise SweepFileError(f"{other} is not a journal that a run has left; remove it")
 
     def _beside(self, *ends: str) -> list[Path]:
-        """Return the paths of files beside this one."""
+        """Return the paths of the journals that SQLite may keep next to this file."""
         return [self.path.with_name(self.path.name + end) for end in ends]
 
     @contextmanager

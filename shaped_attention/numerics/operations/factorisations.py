@@ -298,5 +298,5 @@ def _by_lapack(routine: Callable[[Array, Array], bool]) -> Callable[[Node], Alon
     return of
 
 
-operation("lower", emit=_emit_lower, library=_by_lapack(routines.lower_factor), growth=1.0)
-operation("cholesky", emit=_emit_cholesky, library=_by_lapack(routines.cholesky), growth=0.5)
+operation("lower", emit=_emit_lower, routine=_by_lapack(routines.lower_factor), growth=1.0)
+operation("cholesky", emit=_emit_cholesky, routine=_by_lapack(routines.cholesky), growth=0.5)

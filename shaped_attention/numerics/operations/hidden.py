@@ -182,12 +182,12 @@ class HiddenUnits:
         self._node = node
         e = Emitter()
         self._lanes = e.lanes
-        parameters = [("ptr", x) for x in ("factors", "out", "numbers", "paths", "work")]
-        parameters += [("i64", x) for x in ("k0", "k1", "slot", "first", "last", "samples")]
-        e.function(parameters, lambda: self._emit(e), name="grams")
+        parameters = [("ptr", x) for x in ("factor", "out", "numbers", "work")]
+        parameters += [("i64", x) for x in ("k0", "k1", "path", "slot", "first", "last")]
+        e.function(parameters, lambda: self._emit(e), name="gram")
         self._work = e.most_work * e.lanes
-        types = [ctypes.c_void_p] * 5 + [ctypes.c_uint64] * 2 + [ctypes.c_int64] * 4
-        self._run = e.compiled().function("grams", *types)
+        types = [ctypes.c_void_p] * 4 + [ctypes.c_uint64] * 3 + [ctypes.c_int64] * 3
+        self._run = e.compiled().function("gram", *types)
 
     def _emit(self, e: Emitter) -> None:
         node = self._node
@@ -195,64 +195,58 @@ class HiddenUnits:
         count = len(scalars_inside(node))
         act = _activation(e, node.inside, [e.number("%numbers", k) for k in range(count)])
         copies, (rows, inner) = node.integers[-1], node.inputs[0].shape
-        each, size = copies * inner, rows * inner
+        each = copies * inner
         normals = View("%work", e.take((each + 1) * _VECTORS), _VECTORS)
         hidden = [View("%work", e.take(rows * _VECTORS), _VECTORS) for _ in range(copies)]
         total = View("%work", e.take(rows * rows), rows)
         draw = _draw_function(e, each)
         lanes = e.lane_numbers()
 
-        def sample(s: Int, _: object) -> None:
-            base = e.at("%factors", e.mul(s, size), "double")
-            factor = View(base, 0, inner, shared=True)
-            path = e.new(f"load i64, ptr {e.at('%paths', s, 'i64')}, align 8")
-            entries(e, (rows, rows), lambda i, j: total.store(e, 0.0, i, j), True)
+        factor = View("%factor", 0, inner, shared=True)
+        entries(e, (rows, rows), lambda i, j: total.store(e, 0.0, i, j), True)
 
-            def chunk(unit: Int, _: object) -> None:
-                inside = []
-                for v in range(_VECTORS):
-                    first = e.add(unit, v * e.lanes)
-                    out = e.at("%work", e.add(normals.offset, v))
-                    e.call(
-                        draw, ("ptr", out), ("i64", first), ("i64", "%k0"), ("i64", "%k1"),
-                        ("i64", path), ("i64", "%slot"),
-                    )  # fmt: skip
-                    units = e.new(f"add {e.of('i64')} {e.splat(str(first), 'i64')}, {lanes}")
-                    end = e.splat("%last", "i64")
-                    inside.append(e.new(f"icmp ult {e.of('i64')} {units}, {end}"))
-                for k, h in enumerate(hidden):
-                    g = normals.rows(k * inner)
-                    zeros = Zeros(lower=node.inputs[0].lower)
-                    multiply(e, h, factor, g, (rows, inner, _VECTORS), zeros)
+        def chunk(unit: Int, _: object) -> None:
+            inside = []
+            for v in range(_VECTORS):
+                first = e.add(unit, v * e.lanes)
+                out = e.at("%work", e.add(normals.offset, v))
+                e.call(
+                    draw, ("ptr", out), ("i64", first), ("i64", "%k0"), ("i64", "%k1"),
+                    ("i64", "%path"), ("i64", "%slot"),
+                )  # fmt: skip
+                units = e.new(f"add {e.of('i64')} {e.splat(str(first), 'i64')}, {lanes}")
+                end = e.splat("%last", "i64")
+                inside.append(e.new(f"icmp ult {e.of('i64')} {units}, {end}"))
+            for k, h in enumerate(hidden):
+                g = normals.rows(k * inner)
+                zeros = Zeros(lower=node.inputs[0].lower)
+                multiply(e, h, factor, g, (rows, inner, _VECTORS), zeros)
 
-                def row(i: Int, _: object) -> None:
-                    for v, mask in enumerate(inside):
-                        x = act([h.load(e, i, v) for h in hidden])
-                        hidden[0].store(e, e.select(mask, x, 0.0), i, v)
+            def row(i: Int, _: object) -> None:
+                for v, mask in enumerate(inside):
+                    x = act([h.load(e, i, v) for h in hidden])
+                    hidden[0].store(e, e.select(mask, x, 0.0), i, v)
 
-                e.loop(0, rows, 1, row)
-                shape = rows, _VECTORS, rows
-                multiply(e, total, hidden[0], hidden[0].mT, shape, half=True, adding=True)
+            e.loop(0, rows, 1, row)
+            shape = rows, _VECTORS, rows
+            multiply(e, total, hidden[0], hidden[0].mT, shape, half=True, adding=True)
 
-            e.loop("%first", "%last", _VECTORS * e.lanes, chunk)
-            out = e.at("%out", e.mul(s, rows * rows), "double")
+        e.loop("%first", "%last", _VECTORS * e.lanes, chunk)
 
-            def total_row(i: Int, _: object) -> None:
-                def entry(j: Int, _: object) -> None:
-                    x = total.load(e, i, j)
-                    to = e.at(out, e.add(e.mul(i, rows), j), "double")
-                    e.put(f"store double {e.total(x)}, ptr {to}, align 8")
+        def total_row(i: Int, _: object) -> None:
+            def entry(j: Int, _: object) -> None:
+                x = total.load(e, i, j)
+                to = e.at("%out", e.add(e.mul(i, rows), j), "double")
+                e.put(f"store double {e.total(x)}, ptr {to}, align 8")
 
-                def zero(j: Int, _: object) -> None:
-                    to = e.at(out, e.add(e.mul(i, rows), j), "double")
-                    e.put(f"store double 0.0, ptr {to}, align 8")
+            def zero(j: Int, _: object) -> None:
+                to = e.at("%out", e.add(e.mul(i, rows), j), "double")
+                e.put(f"store double 0.0, ptr {to}, align 8")
 
-                e.loop(0, e.add(i, 1), 1, entry)
-                e.loop(e.add(i, 1), rows, 1, zero, may_be_empty=True)
+            e.loop(0, e.add(i, 1), 1, entry)
+            e.loop(e.add(i, 1), rows, 1, zero, may_be_empty=True)
 
-            e.loop(0, rows, 1, total_row)
-
-        e.loop(0, "%samples", 1, sample)
+        e.loop(0, rows, 1, total_row)
 
     def add(self, call: Call, units: Units, factor: Array, out: Array) -> None:
         """Write the lower half of the sum over some units."""
@@ -261,8 +255,8 @@ class HiddenUnits:
         work = np.empty(self._work + 8)
         start = work.ctypes.data + -work.ctypes.data % 64
         self._run(
-            factor.ctypes.data, out.ctypes.data, call.scalars.ctypes.data, call.path.ctypes.data,
-            start, int(call.key[0]), int(call.key[1]), slot, first, last, 1,
+            factor.ctypes.data, out.ctypes.data, call.scalars.ctypes.data, start,
+            int(call.key[0]), int(call.key[1]), int(call.path[0]), slot, first, last,
         )  # fmt: skip
 
 
@@ -373,4 +367,4 @@ def _alone(node: Node) -> Alone:
     return run
 
 
-operation("activated_gram", emit=_emit, library=_alone, growth=2.0)
+operation("activated_gram", emit=_emit, routine=_alone, growth=2.0)

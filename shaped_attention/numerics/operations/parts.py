@@ -201,7 +201,7 @@ operation("transpose", emit=_moved(lambda here: here.inputs[0].mT), growth=1.0)
 operation("reshape", emit=_moved(lambda here: here.inputs[0].reshaped(here.node.shape)), growth=1.0)
 operation(
     "columns", emit=_moved(lambda here: here.inputs[0].columns(here.node.integers[0])),
-    library=_columns_alone, growth=1.0,
+    routine=_columns_alone, growth=1.0,
 )  # fmt: skip
 operation("concatenate", emit=_concatenate, growth=max)
 operation("diagonal", emit=_moved(lambda here: here.inputs[0].diagonal()), growth=1.0)

@@ -67,6 +67,6 @@ def _gram_alone(node: Node) -> Alone:
 
 
 for _kind in ("multiply_nn", "multiply_nt", "multiply_tn"):
-    operation(_kind, emit=_multiply, library=_multiply_alone, growth=sum, in_place=True)
-operation("gram", emit=_gram, library=_gram_alone, growth=2.0)
-operation("cogram", emit=_gram, library=_gram_alone, growth=2.0)
+    operation(_kind, emit=_multiply, routine=_multiply_alone, growth=sum, in_place=True)
+operation("gram", emit=_gram, routine=_gram_alone, growth=2.0)
+operation("cogram", emit=_gram, routine=_gram_alone, growth=2.0)

@@ -110,5 +110,5 @@ def _wishart_alone(node: Node) -> Alone:
     return run
 
 
-operation("normal", emit=_normal, library=_normal_alone, growth=0.0)
-operation("wishart", emit=_wishart, library=_wishart_alone, growth=0.0)
+operation("normal", emit=_normal, routine=_normal_alone, growth=0.0)
+operation("wishart", emit=_wishart, routine=_wishart_alone, growth=0.0)

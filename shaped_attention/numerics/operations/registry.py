@@ -113,7 +113,7 @@ class Operation:
     entry
         The same for functions of single entries, ``entry(e, scalars, *values)``, which
         returns the value; activations may use them.
-    library
+    routine
         Function of a node that returns what library routines do for a path that is alone, or None
         if emitted code is as fast.
     growth
@@ -126,7 +126,7 @@ class Operation:
     growth: float | Callable[[Orders], float]
     emit: Callable[[Emitter, Here], None] | None = None
     entry: Callable[..., Real] | None = None
-    library: Callable[[Node], Alone | None] = lambda node: None
+    routine: Callable[[Node], Alone | None] = lambda node: None
     in_place: bool = False
 
     def order(self, inputs: Orders) -> float:

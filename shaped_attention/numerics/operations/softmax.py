@@ -159,4 +159,4 @@ def _by_numpy(node: Node) -> Alone | None:
     return run if node.shape[1] >= _FEWEST_COLUMNS else None
 
 
-operation("softmax", emit=_emit, library=_by_numpy, growth=0.0)
+operation("softmax", emit=_emit, routine=_by_numpy, growth=0.0)

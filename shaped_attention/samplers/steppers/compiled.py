@@ -22,7 +22,7 @@ from shaped_attention.samplers.steppers import (
 from shaped_attention.samplers.task import Task
 
 _BURST = 16
-"""Steps by the clock before paths that still move are gathered anew."""
+"""Steps by the clock after which the paths that still move are gathered again."""
 
 
 def stepper_of(spec: Specification, task: Task) -> CompiledStepper | None:
