@@ -41,6 +41,13 @@ ROWS: dict[str, Row] = {
 } | {
     "product": (lambda x: x @ pr.constant(np.tri(4), like=x), WIDE),
     "product with a transpose": (lambda x: pr.columns(x, 0, 3) @ pr.columns(x, 1, 4).mT, WIDE),
+    "products with two constants": (
+        lambda x: (
+            (x @ pr.constant(np.tri(4), like=x))
+            * (x @ pr.constant(np.tri(4) @ np.diag([1.0, 2.0, 3.0, 4.0]), like=x))
+        ),
+        (9, 4),
+    ),
     "product of a transpose": (lambda x: pr.columns(x, 0, 3).mT @ x, WIDE),
     "grams": (lambda x: x @ x.mT + pr.columns(x, 0, 3).mT @ pr.columns(x, 0, 3), WIDE),
     "scaled sum": (lambda x: 2.0 * x - 0.5 * pr.tanh(x), WIDE),

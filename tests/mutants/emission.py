@@ -36,7 +36,7 @@ EMISSION = [
         _TEXT,
         "name or self._functions.setdefault(result + whole,",
         "name or self._functions.setdefault(result + str(len(whole)),",
-        ("test_operations.py::test_executors_agree[scaled sum]",),
+        ("test_operations.py::test_executors_agree[products with two constants]",),
     ),
     Mutant(
         "emitted-registers-outlive-what-functions-write",
