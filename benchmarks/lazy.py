@@ -19,11 +19,11 @@ import torch
 
 import shaped_attention as sa
 from benchmarks.speed import machine
-from shaped_attention.lazy.compiled.layer_programs import LayerPrograms
-from shaped_attention.lazy.compiled.network import CompiledNetwork
+from shaped_attention.lazy.compiled_network import CompiledNetwork
 from shaped_attention.lazy.deep import DeepNetwork
 from shaped_attention.lazy.deep_runs import Network
 from shaped_attention.lazy.gradient_norms import norms_of_layer
+from shaped_attention.lazy.layer_programs import LayerPrograms
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.samplers.specification import specify
 
@@ -61,7 +61,7 @@ def forward_and_back(network: Network) -> tuple[float, float]:
 
 
 def by_executors(samples: int, depth: int) -> dict[str, tuple[float, float]]:
-    """Return the times forward and back of shaped attention by torch and by recorded programs.
+    """Return the times forward and back of shaped attention by torch and by programs.
 
     Of the programs, which take a second, it is the run with the median ratio of five.
     """
@@ -77,14 +77,14 @@ def by_executors(samples: int, depth: int) -> dict[str, tuple[float, float]]:
     compiled = sorted(runs, key=lambda run: run[1] / run[0])[2]
     return {
         "torch": (sum(x for x, _ in parts), sum(x for _, x in parts)),
-        "recorded programs": compiled,
+        "programs": compiled,
     }
 
 
 def chain_and_gradients(samples: int, depth: int) -> tuple[float, float]:
     """Return the times of the compiled chain, and of the gradients' norms with all that they need.
 
-    That is recording, and what is done to the results.
+    That is compiling, and what is done to the results.
     """
     run: dict[str, Any] = {"width": 512, "depth": depth, "samples": samples, "progress": False}
     return (

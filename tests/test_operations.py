@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from torch import Tensor
 
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Graph
-from shaped_attention.numerics.operations.orthonormal import orthonormal, traced_orthonormal
+from shaped_attention.numerics.operations.orthonormal import orthonormal
 from shaped_attention.numerics.operations.registry import OPERATIONS, operation, primitive
 from shaped_attention.numerics.program import Program, assemble
 from tests.emitted import run_alone, run_program
@@ -25,13 +24,11 @@ Row = tuple[Callable[[Any], Any], tuple[int, int]]
 
 
 def directions_of(x: Any, known: int = 0) -> Any:
-    """Return [L, E, d], which only recorded descriptions use; the first axes may be known."""
+    """Return [L, E, d], which only gradients use; the first axes may be known."""
     x = pr.concatenate([1e-14 * pr.columns(x, 0, known), pr.columns(x, known, x.shape[-1])])
     lengths = pr.sqrt(pr.row_squares(x))
     axes = pr.constant(np.eye(known, x.shape[-1]), like=x)
-    if isinstance(x, Tensor):
-        return orthonormal(x, lengths[..., 0], axes.expand(len(x), -1, -1))
-    return traced_orthonormal(x, lengths, axes if known else None)
+    return orthonormal(x, lengths, axes if known else None)
 
 
 ROWS: dict[str, Row] = {

@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Sum, check_space, settled
-from shaped_attention.numerics.graph import Operand
+from shaped_attention.lazy.values import Plain, pieces
+from shaped_attention.numerics.graph import Extended
+from shaped_attention.numerics.primitives import concatenate
 
-Parts = tuple[Tensor, ...]
+Parts = tuple[Plain, ...]
 
 
-class Vectors(Operand):
+class Vectors(Extended):
     """What takes part in operations on rows: rows, also with a tangent."""
 
 
@@ -40,7 +41,7 @@ class Coordinates(Vectors):
         if not (parts is None or isinstance(parts, tuple | list)):
             raise argument_error("parts", "a tuple of coordinates, one for each space", parts)
         self._space, self._parts, self._make = space, parts, make
-        self._count = parts[0].shape[1] if parts is not None else count
+        self._count = parts[0].shape[-2] if parts is not None else count
         self._homes = homes(space) if parts is not None else ()
         self._placed = settled(space) if parts is not None else None
         self.needs_gradient = needs_gradient
@@ -73,7 +74,7 @@ class Coordinates(Vectors):
             for (home, explicit), part in zip(self._homes, self._parts, strict=True):
                 if home.target is not None or home.explicit != explicit:
                     break
-                same &= part.size(-1) == home.size
+                same &= part.shape[-1] == home.size
             else:
                 return self._parts if same else self._padded(self._parts)
         _ = tuple(self.space)  # an open space becomes an ordinary one
@@ -99,10 +100,10 @@ class Coordinates(Vectors):
         return self._parts
 
     @property
-    def coordinates(self) -> Float[Tensor, "B r k"]:
+    def coordinates(self) -> Plain:
         """All coordinates, those of one part of the space beside those of the next."""
         parts = self.parts
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return concatenate(parts)
 
     @property
     def is_open(self) -> bool:
@@ -113,7 +114,7 @@ class Coordinates(Vectors):
         members = space.parts if isinstance(space, Sum) else (space,)
         return any(isinstance(settled(p), Open) for p in members)
 
-    def like(self, coordinates: Float[Tensor, "B q k"]) -> Self:
+    def like(self, coordinates: Plain) -> Self:
         """Return vectors of the same space with these coordinates."""
         return type(self)(self.space, cut(coordinates, self.space))
 
@@ -127,10 +128,9 @@ class Coordinates(Vectors):
         return type(self)(self.space, self.parts)
 
 
-def cut(flat: Tensor, space: AnySpace) -> Parts:
+def cut(flat: Plain, space: AnySpace) -> Parts:
     """Return the coordinates in each part of a space, from all side by side."""
-    sizes = [part.size for part in space]
-    return torch.split(flat, sizes, dim=-1) if len(sizes) > 1 else (flat,)
+    return pieces(flat, [part.size for part in space])
 
 
 def homes(space: AnySpace) -> tuple[tuple[Frame, bool], ...]:
@@ -138,7 +138,7 @@ def homes(space: AnySpace) -> tuple[tuple[Frame, bool], ...]:
     return tuple([(part, part.explicit) for part in space])
 
 
-def inner(x: Coordinates, y: Coordinates) -> Float[Tensor, "B r q"]:
+def inner(x: Coordinates, y: Coordinates) -> Plain:
     """Return all inner products, as plain numbers."""
     return total([a @ b.mT for a, b in pairs(x, y)])
 
@@ -169,7 +169,7 @@ def count_entries(kept: Iterable[Coordinates | Tensor], growth: int = 1) -> Entr
     return Entries(explicit, coordinates)
 
 
-def total(terms: Sequence[Tensor]) -> Tensor:
+def total(terms: Sequence[Plain]) -> Plain:
     """Return the sum of one or more tensors."""
     return sum(terms[1:], terms[0])
 
@@ -181,7 +181,7 @@ def aligned(vectors: Sequence[Coordinates]) -> list[Parts]:
     return [*(x.parts for x in vectors[:-1]), parts[-1]]
 
 
-def pairs(x: Coordinates, y: Coordinates) -> list[tuple[Tensor, Tensor]]:
+def pairs(x: Coordinates, y: Coordinates) -> list[tuple[Plain, Plain]]:
     """Return the coordinates of both, part by part."""
     first, second = aligned([x, y]) if x is not y else (x.parts, x.parts)
     return list(zip(first, second, strict=True))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block, needs_means
@@ -17,7 +16,9 @@ from shaped_attention.lazy.networks import start_of, through_layer
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.tape import Tape
+from shaped_attention.lazy.values import Plain
 from shaped_attention.lazy.weights import Weights
+from shaped_attention.numerics.primitives import column_sums, sqrt
 from shaped_attention.samplers.specification import Specification
 
 
@@ -32,8 +33,8 @@ class LayerGradients(NamedTuple):
     entering: list[Rows]
 
 
-Measure: TypeAlias = Callable[[LayerGradients], dict[str, Tensor]]
-"""What is kept of the gradients of a layer: tensors (B, ...) by name."""
+Measure: TypeAlias = Callable[[LayerGradients], dict[str, Any]]
+"""What is kept of the gradients of a layer: plain matrices by name."""
 
 
 class PassedLayer:
@@ -149,6 +150,6 @@ def _nothing(rows: Rows) -> Factors:
     return Factors(0.0 * rows, 0.0 * rows)
 
 
-def total_norm(rows: Rows) -> Float[Tensor, " B"]:
-    """Return the Euclidean norm of all rows together."""
-    return rows.squares().sum((1, 2)).sqrt()
+def total_norm(rows: Rows) -> Plain:
+    """Return the Euclidean norm of all rows together, a matrix (1, 1)."""
+    return sqrt(column_sums(rows.squares()))

@@ -1,4 +1,4 @@
-"""All samples of deep networks in chunks, by compiled code where a layer can be recorded."""
+"""All samples of deep networks in chunks, by compiled code where a layer has a program."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import check_count
-from shaped_attention.lazy.compiled.layer_programs import LayerPrograms
-from shaped_attention.lazy.compiled.network import CompiledNetwork
-from shaped_attention.lazy.compiled.translator import RecordingError
+from shaped_attention.lazy.compiled_network import CompiledNetwork
 from shaped_attention.lazy.deep import DeepNetwork, Measure
+from shaped_attention.lazy.layer_programs import LayerPrograms
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
 from shaped_attention.numerics.threads import few_threads
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.specification import Options, Specification, specify
 
 _FEWEST_LAYERS = 2**8
-"""Layers of all samples below which torch is as fast as recording a layer (measured)."""
+"""Layers of all samples below which torch is as fast as compiling a layer (measured)."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,6 +104,7 @@ def _programs(
         return None
     try:
         return LayerPrograms(spec, width, depth, gradients, measure)
-    except RecordingError as error:
-        _log.info("torch takes the gradients back; compiled code cannot, because of %s", error)
+    except Exception as error:
+        # A block of a user may do what torch does, and a graph does not.
+        _log.info("torch takes the gradients back, since a layer has no program: %s", error)
         return None

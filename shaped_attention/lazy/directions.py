@@ -12,39 +12,36 @@ then zero.
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from shaped_attention.numerics.operations.orthonormal import orthonormal, traced_orthonormal
-
-recording_to: ContextVar[Any] = ContextVar("recording_to", default=None)
-"""The `Recorder` that writes down what happens, or None."""
+from shaped_attention.lazy.values import Plain, some_columns
+from shaped_attention.numerics.operations.orthonormal import orthonormal
+from shaped_attention.numerics.primitives import row_squares, sqrt
 
 
 class Directions(NamedTuple):
-    """``C = along P + lower units``; `new` is 1 for the rows of units that are not zero."""
+    """``C = along P + lower units``; `new` (r, 1) is 1 for the rows of units that are not zero.
 
-    along: Float[Tensor, "B r p"]
-    lower: Float[Tensor, "B r r"]
-    units: Float[Tensor, "B r k"]
-    new: Float[Tensor, "B r"]
+    `along` is None if nothing is known.
+    """
+
+    along: Plain | None
+    lower: Plain
+    units: Plain
+    new: Plain
 
 
-def directions(rows: Float[Tensor, "B r k"], known: Float[Tensor, "B p k"]) -> Directions:
+def directions(rows: Plain, known: Plain | None = None) -> Directions:
     """Split rows along orthonormal directions and new ones."""
-    operands, along = [rows, torch.linalg.vector_norm(rows, dim=-1)], rows[..., :0]
-    if known.shape[1]:
+    lengths, along, rest = sqrt(row_squares(rows)), None, rows
+    if known is not None:
         first = rows @ known.mT
         rest = rows - first @ known
         again = rest @ known.mT
-        operands, along = [rest - again @ known, operands[1], known], first + again
-    recorder, count = recording_to.get(), rows.shape[1]
-    if recorder is None:
-        whole = orthonormal(*operands)
-    else:
-        whole = recorder.run(orthonormal, traced_orthonormal, *operands)
-    return Directions(along, whole[..., :count], whole[..., count:-1], whole[..., -1])
+        rest, along = rest - again @ known, first + again
+    whole, count = orthonormal(rest, lengths, known), rows.shape[-2]
+    last = whole.shape[-1] - 1
+    return Directions(
+        along, some_columns(whole, 0, count), some_columns(whole, count, last),
+        some_columns(whole, last, last + 1),
+    )  # fmt: skip

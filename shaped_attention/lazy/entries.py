@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 from shaped_attention.lazy.coordinates import Coordinates, Vectors
 from shaped_attention.lazy.spaces import Frame, unify
 from shaped_attention.lazy.tape import add_gradient, give, recording
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.operations.entrywise import sign, sqrt
+from shaped_attention.numerics.reverse import gradients, of_matrix
 
 
 def explicit_space(rows: Coordinates) -> Frame:
@@ -46,18 +50,19 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
     for x in operands[1:]:
         if x.shape[-1] == operands[0].shape[-1]:
             x.space = operands[0].space = unify(operands[0].space, x.space)
+    function_of = partial(_of_parts, function, args, named)
+    if isinstance(operands[0].parts[0], Matrix):
+        return _traced(function_of, operands, [x for x in args if isinstance(x, Matrix)], spaces)
     others = (*args, *named.values())
     plain = [x for x in others if isinstance(x, Tensor) and x.requires_grad]
     needs, tape = bool(plain) or any(x.needs_gradient for x in operands), recording()
     if not needs or tape is None:
         with torch.no_grad():
-            entries = (x.parts[0] if isinstance(x, Coordinates) else x for x in args)
-            value = function(*entries, **named)
+            value = function_of([x.parts[0] for x in operands])
         return type(operands[0])(_space_of(value, spaces), (value,))
     with torch.enable_grad():
         leaves = [x.parts[0].detach().requires_grad_(x.needs_gradient) for x in operands]
-        left = iter(leaves)
-        value = function(*(next(left) if isinstance(x, Coordinates) else x for x in args), **named)
+        value = function_of(leaves)
     space = _space_of(value, spaces)
     result = type(operands[0])(space, (value.detach(),), needs_gradient=True)
 
@@ -74,7 +79,38 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
     return result
 
 
-def _space_of(value: Tensor, spaces: Sequence[Frame]) -> Frame:
+def _of_parts(function: Callable[..., Any], args: Any, named: Any, parts: Sequence[Any]) -> Any:
+    """Apply a function to its arguments, with these entries in the place of rows."""
+    left = iter(parts)
+    return function(*(next(left) if isinstance(x, Coordinates) else x for x in args), **named)
+
+
+def _traced(
+    function: Callable[[Sequence[Any]], Matrix], operands: Sequence[Any], plain: Sequence[Matrix],
+    spaces: Sequence[Frame],
+) -> Any:  # fmt: skip
+    """Apply a function of entries to matrices of a graph, which `reverse` differentiates."""
+    leaves = [x.parts[0].value() for x in operands]
+    value = function(leaves)
+    result = type(operands[0])(_space_of(value, spaces), (value,), needs_gradient=True)
+
+    def rule(g: Coordinates) -> None:
+        gradient: Any = g.parts[0]
+        found = gradients([(value, gradient)], [*leaves, *plain])
+        for x, leaf in zip(operands, leaves, strict=True):
+            # The same rows may occur twice.
+            if x.needs_gradient and (slope := found.pop(leaf.node, None)) is not None:
+                add_gradient(x, type(x)(x.space, (slope,)))
+        for y in plain:
+            if (slope := found.pop(y.node, None)) is not None:
+                give(y, of_matrix(y, slope))
+
+    if (tape := recording()) is not None:
+        tape.note(result, rule)
+    return result
+
+
+def _space_of(value: Any, spaces: Sequence[Frame]) -> Frame:
     """Return the space of the result of a function of entries.
 
     Raises
@@ -82,6 +118,9 @@ def _space_of(value: Tensor, spaces: Sequence[Frame]) -> Frame:
     ValueError
         If the function does not return rows.
     """
+    if isinstance(value, Matrix):
+        sizes = [space for space in spaces if space.n == value.shape[-1]]
+        return sizes[0] if sizes else Frame(value.shape[-1], spaces[0].source, explicit=True)
     if not isinstance(value, Tensor) or not value.is_floating_point():
         raise ValueError(
             "a function of the entries of rows must return numbers; one that compares or sorts "
@@ -99,7 +138,12 @@ def _space_of(value: Tensor, spaces: Sequence[Frame]) -> Frame:
     return Frame(value.shape[-1], spaces[0].source, explicit=True)
 
 
-def rsqrt_or_one(squares: Tensor) -> Tensor:
+def rsqrt_or_one(squares: Any) -> Any:
     """Return 1 / sqrt x, and 1 where x = 0."""
-    zero = squares <= 0.0
-    return torch.where(zero, 1.0, torch.where(zero, 1.0, squares).rsqrt())
+    some = sign(squares)
+    return some / sqrt(squares + (1.0 - some)) + (1.0 - some)
+
+
+def reciprocal(x: Any) -> Any:
+    """Return 1 / x, entry by entry."""
+    return 1.0 / x

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import AnySpace, Frame, Sum
+from shaped_attention.lazy.values import Plain, padded, pieces, some_rows, stacked
+from shaped_attention.numerics.primitives import concatenate
 
 
 @dataclass
@@ -36,8 +38,8 @@ class _Part:
 
     below: Frame
     above: Frame
-    units: Float[Tensor, "B r k"]
-    there: Float[Tensor, "B 1 r"]
+    units: Plain | None
+    there: Plain | None
 
 
 class Border:
@@ -56,7 +58,7 @@ class Border:
         _ = rows.parts
         self._old = rows.space
         self._parts: list[_Part] = []
-        self.values: list[Tensor] = []
+        self.values: list[Plain] = []
         for space, tokens in zip(self._old, rows.parts, strict=True):
             if space.knows_ones and not with_ones:
                 raise ValueError(
@@ -74,70 +76,71 @@ class Border:
         return Rows(self._old, tuple(parts))
 
 
-def entering_rows(spaces: Sequence[Frame], values: Sequence[Tensor], with_ones: bool) -> Rows:
+def entering_rows(spaces: Sequence[Frame], values: Sequence[Plain], with_ones: bool) -> Rows:
     """Return the tokens that enter a layer, of which new spaces know nothing but these values."""
     parts = []
     for space, value in zip(spaces, values, strict=True):
         if not space.explicit:
             space.grow(value.shape[-1])
             if with_ones:
-                space.set_ones(value[:, :1])
-        parts.append(value[:, 1:] if with_ones and not space.explicit else value)
+                space.set_ones(some_rows(value, 0, 1))
+        first = int(with_ones and not space.explicit)
+        parts.append(some_rows(value, first, value.shape[-2]))
     new: AnySpace = spaces[0] if len(spaces) == 1 else Sum(spaces)
     return Rows(new, tuple(parts), needs_gradient=True)
 
 
-def seen_below(gradient: Rows, values: Sequence[Tensor]) -> list[Tensor]:
+def seen_below(gradient: Rows, values: Sequence[Plain]) -> list[Plain]:
     """Return all that the layer below sees of a gradient, from the values of the border there.
 
     This is its coordinates in the span, and a triangular root of the rest.
     """
     parts = []
     for part, value in zip(gradient.parts, values, strict=True):
-        inside, outside = part[..., : value.shape[-1]], part[..., value.shape[-1] :]
-        rows, columns = outside.shape[1:]
+        inside, outside = pieces(part, [value.shape[-1], part.shape[-1] - value.shape[-1]])
+        rows, columns = outside.shape[-2:]
         if columns > rows:
-            outside = directions(outside, outside[:, :0]).lower
+            outside = directions(outside).lower
         else:
-            outside = torch.nn.functional.pad(outside, (0, rows - columns))
-        parts.append(torch.cat([inside, outside], dim=-1))
+            outside = padded(outside, 0, rows - columns)
+        parts.append(concatenate([inside, outside]))
     return parts
 
 
-def _border(space: Frame, tokens: Tensor, with_ones: bool) -> tuple[_Part, Tensor]:
+def _border(space: Frame, tokens: Plain, with_ones: bool) -> tuple[_Part, Plain]:
     """Return both sides of a summand, and the values above."""
     above = Frame(space.n, space.source, explicit=space.explicit)
     if space.explicit:
         # What acts on the entries of tokens above must find the same standard basis.
-        return _Part(space, above, tokens[:, :0], tokens[:, :1, :0]), tokens
+        return _Part(space, above, None, None), tokens
     ones = [space.ones()] if with_ones else []
-    values = torch.cat([*ones, space.padded(tokens)], dim=1)
-    if values.shape[1] < space.size:
-        _, values, units, there = directions(values, values[:, :0])
-        return _Part(space, above, units, there[:, None]), values
-    units = torch.eye(space.size, dtype=values.dtype, device=values.device)
-    return _Part(space, above, units.expand(len(values), -1, -1), values.new_ones(1)), values
+    values = stacked([*ones, space.padded(tokens)])
+    if values.shape[-2] < space.size:
+        _, values, units, there = directions(values)
+        return _Part(space, above, units, there.mT), values
+    eye = space.source.filled(1, 1, 1.0) * space.source.constant(np.eye(space.size))
+    return _Part(space, above, eye, space.source.filled(1, 1, 1.0)), values
 
 
-def _down(part: _Part, gradient: Tensor, name: str) -> Tensor:
+def _down(part: _Part, gradient: Any, name: str) -> Any:
     """Return coordinates below the border, from those above."""
-    below, above, units = part.below, part.above, part.units
-    if below.explicit:
+    below, above, units, there = part.below, part.above, part.units, part.there
+    if units is None or there is None:
         return gradient
-    shared = units.shape[1]
+    shared = units.shape[-2]
     if above.explicit:
         # A block above acts on entries of these tokens.
         assert above.basis is not None
-        known = above.basis[:, :shared]
+        known = some_rows(above.basis, 0, shared)
         inside = gradient @ known.mT
         outside = gradient - inside @ known
     else:
-        inside, outside = gradient[..., :shared], gradient[..., shared:]
-    outside = torch.cat([inside * (1.0 - part.there), outside], dim=-1)
-    inside = inside * part.there
+        inside, outside = pieces(gradient, [shared, gradient.shape[-1] - shared])
+    outside = concatenate([inside * (1.0 - there), outside])
+    inside = inside * there
     if outside.shape[-1] == 0:
         return inside @ units
-    lower = directions(outside, outside[:, :0]).lower
+    lower = directions(outside).lower
     if below.n - shared < lower.shape[-1]:
         # Columns of zeros last: in a narrow space there are fewer new directions than rows.
         zero = torch.diagonal(lower, dim1=-2, dim2=-1) <= 0.0

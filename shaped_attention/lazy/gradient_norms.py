@@ -17,6 +17,7 @@ from shaped_attention.checks import argument_error, check_choice
 from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.deep import LayerGradients, total_norm
 from shaped_attention.lazy.deep_runs import Network, deep_networks
+from shaped_attention.lazy.low_rank import length
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.networks import classification, matrix_names
 from shaped_attention.lazy.rows import Rows
@@ -195,7 +196,7 @@ def _top(
 
 def norms_of_layer(layer: LayerGradients) -> dict[str, Float[Tensor, " B"]]:
     """Return the norms of the gradients of a layer, and of the tokens that enter it."""
-    weights = {name: factors.norm() for name, (factors,) in layer.weights.items()}
+    weights = {name: length(factors) for name, (factors,) in layer.weights.items()}
     return weights | {"tokens": total_norm(layer.entering[0])}
 
 
@@ -204,10 +205,10 @@ def _norms(
 ) -> dict[str, Float[Tensor, " B"]]:
     """Return the norms by parameter, from the first layer to the last."""
     weights = readout
-    tokens = {f"tokens.{depth}": total_norm(gradient)}
+    tokens = {f"tokens.{depth}": total_norm(gradient)[:, 0, 0]}
     for number, norms in zip(reversed(range(depth)), network.measured([gradient]), strict=True):
-        tokens = {f"tokens.{number}": norms.pop("tokens")} | tokens
-        weights = {f"{number}.{name}": norm for name, norm in norms.items()} | weights
+        tokens = {f"tokens.{number}": norms.pop("tokens")[:, 0, 0]} | tokens
+        weights = {f"{number}.{name}": norm[:, 0, 0] for name, norm in norms.items()} | weights
     result: dict[str, Tensor] = {}
     if "weights" in kinds:
         result |= weights

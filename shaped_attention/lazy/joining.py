@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-import torch
-
+from shaped_attention.lazy import values
 from shaped_attention.lazy.coordinates import Coordinates, Parts, aligned
 from shaped_attention.lazy.spaces import Sum, unify
 from shaped_attention.lazy.tape import add_gradient, drawn_later, recording
+from shaped_attention.lazy.values import some_rows, zeros
 
 R = TypeVar("R", bound=Coordinates)
 
@@ -60,14 +60,14 @@ def members(rows: R, numbers: Sequence[int]) -> R:
     parts = [rows.space.parts[i] for i in numbers]
 
     def rule(g: R) -> None:
-        zero = [torch.zeros_like(p) for p in rows.parts]
+        zero = [zeros(p, *p.shape[-2:]) for p in rows.parts]
         for place, part in zip(places, g.parts, strict=True):
             zero[place] = part
         add_gradient(rows, type(rows)(rows.space, tuple(zero)))
 
-    value = tuple(rows.parts[k] for k in places)
+    coordinates = tuple(rows.parts[k] for k in places)
     space = parts[0] if len(parts) == 1 else Sum(parts)
-    result = type(rows)(space, value, needs_gradient=rows.needs_gradient)
+    result = type(rows)(space, coordinates, needs_gradient=rows.needs_gradient)
     if (tape := recording()) is not None and rows.needs_gradient:
         tape.note(result, rule)
     return result
@@ -75,7 +75,7 @@ def members(rows: R, numbers: Sequence[int]) -> R:
 
 def cut_rows(rows: R, first: int, last: int) -> R:
     """Return some of the rows; they carry no gradient."""
-    return type(rows)(rows.space, tuple(part[:, first:last] for part in rows.parts))
+    return type(rows)(rows.space, tuple(some_rows(part, first, last) for part in rows.parts))
 
 
 def stacked(rows: Sequence[R]) -> R:
@@ -87,4 +87,4 @@ def stacked(rows: Sequence[R]) -> R:
     if len(rows) == 1:
         return cut_rows(first, 0, first.shape[1])
     parts = zip(*aligned(rows), strict=True)
-    return type(first)(first.space, tuple(torch.cat(part, 1) for part in parts))
+    return type(first)(first.space, tuple(values.stacked(part) for part in parts))

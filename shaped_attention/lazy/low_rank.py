@@ -13,6 +13,8 @@ from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import stacked
 from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.values import Plain, whole_sum
+from shaped_attention.numerics.primitives import leaky, sqrt
 from shaped_attention.numerics.routines import PIVOT_EPSILONS
 
 Coefficient = float | Tensor
@@ -27,21 +29,32 @@ class Factors(NamedTuple):
 
     def norm(self) -> Float[Tensor, " B"]:
         """Return the Frobenius norm: |X^T G|^2 = sum (X X^T) o (G G^T)."""
-        grams = inner(self.left, self.left) * inner(self.right, self.right)
-        return grams.sum((1, 2)).clamp(min=0.0).sqrt()
+        value = length(self)
+        assert isinstance(value, Tensor)
+        return value[:, 0, 0]
 
     def sign(self) -> Factors:
         """Return U V^T, with the singular vectors U, V of the nonzero singular values.
 
         With X = L E and G = K H, rows of E and H orthonormal, X^T G = E^T (L^T K) H.
         """
-        left, right = (directions(x.coordinates, x.coordinates[:, :0]) for x in self)
+        left, right = (directions(x.coordinates) for x in self)
         u, values, v = torch.linalg.svd(left.lower.mT @ right.lower)
         level = PIVOT_EPSILONS * torch.finfo(values.dtype).eps * values[:, :1]
         there = (values > level).to(values.dtype)[..., None]
         return Factors(
             self.left.like(there * (u.mT @ left.units)), self.right.like(v @ right.units)
         )
+
+
+def frobenius(x: Factors, y: Factors) -> Plain:
+    """Return the Frobenius product of two matrices of low rank (1, 1)."""
+    return whole_sum(inner(x.left, y.left) * inner(x.right, y.right))
+
+
+def length(x: Factors) -> Plain:
+    """Return the Frobenius norm, a matrix (1, 1)."""
+    return sqrt(leaky(frobenius(x, x), 1.0, 0.0))
 
 
 def combined(terms: Sequence[Factors], coefficients: Sequence[Coefficient]) -> Factors:

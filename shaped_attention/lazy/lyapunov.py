@@ -24,6 +24,8 @@ from shaped_attention.lazy.deep_runs import Network, deep_networks
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import cut_rows
 from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.values import in_one_row, stacked
+from shaped_attention.numerics.primitives import diagonal
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.specification import Options
 
@@ -128,7 +130,7 @@ def _growth(network: Network, count: int) -> Array:
     tangents = [cut_rows(fresh, k * m, (k + 1) * m) for k in range(count)]
     before = _pivots_of_rows(tangents)
     *_, after = network.measured(tangents)
-    logs: Array = (after["pivots"].double().log() - before.double().log()).cpu().numpy()
+    logs: Array = (after["pivots"].double().log() - before.double().log()).flatten(1).cpu().numpy()
     return logs
 
 
@@ -139,5 +141,4 @@ def _pivots(layer: LayerGradients) -> dict[str, Tensor]:
 
 def _pivots_of_rows(tangents: list[Rows]) -> Float[Tensor, "B p"]:
     """Return L_ii of some tangents, each with m rows; from their coordinates, not L L^T."""
-    flat: Float[Tensor, "B p k"] = torch.stack([x.coordinates.flatten(1) for x in tangents], 1)
-    return directions(flat, flat[:, :0]).lower.diagonal(dim1=-2, dim2=-1)
+    return diagonal(directions(stacked([in_one_row(x.coordinates) for x in tangents])).lower)

@@ -35,6 +35,8 @@ from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Stream
 from shaped_attention.lazy.spaces import AnySpace, check_space, settled, unify
 from shaped_attention.lazy.tape import add_gradient, drawn_later, recording, takes_weights
+from shaped_attention.lazy.values import Plain
+from shaped_attention.numerics.primitives import concatenate
 
 
 class Revealed:
@@ -180,26 +182,25 @@ class Matrix:
         seen = x
         if side == 1:
             seen = Rows(x.space, tuple(scaled(x.parts, parameters)))
-        parts: Sequence[Tensor] = cut(self._gaussian(seen, side), target)
+        parts: Sequence[Plain] = cut(self._gaussian(seen, side), target)
         if side == 0:
             parts = scaled(parts, parameters)
         for parameter in parameters:
             parts = parameter.with_update(parts, x, side)
         return tuple(parts)
 
-    def _gaussian(self, x: Rows, side: int) -> Float[Tensor, "B r k"]:
+    def _gaussian(self, x: Rows, side: int) -> Plain:
         """Return the product with the Gaussian matrix W_0."""
         here, there = self._revealed[side], self._revealed[1 - side]
         target = settled(self._spaces[1 - side])
         rows = x.coordinates
-        none = rows[:, :0]
-        known = here.directions.coordinates if here.directions is not None else none
+        known = None if here.directions is None else here.directions.coordinates
         along, lower, new, _ = directions(rows, known)
         # As rows, since the frame grows if the images are in the same space.
         units = Rows(x.space, cut(new, x.space))
         images = self._images(units, there, target, self._stream)
         value = lower @ images.coordinates
-        if here.images is not None:
+        if here.images is not None and along is not None:
             value = value + along @ here.images.coordinates
         here.append(units, images)
         return value
@@ -209,7 +210,7 @@ class Matrix:
         draws = stream.draws()
         fresh = [space.fresh(units.shape[1], draws) for space in target]
         # A space that occurs twice has grown since its first rows were drawn.
-        whole = torch.cat([space.padded(p) for space, p in zip(target, fresh, strict=True)], -1)
+        whole = concatenate([space.padded(p) for space, p in zip(target, fresh, strict=True)])
         if there.directions is None or there.images is None:
             return Rows(target, cut(self.std * whole, target))
         q = there.directions.coordinates

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.lazy.directions import recording_to
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.space import new_rows
@@ -79,11 +78,9 @@ def through_layer(
     """Return the tokens after a layer, whose names begin with its number or with the prefix."""
     x: Any = tokens
     prefix = f"{layer}." if prefix is None else prefix
-    recorder = recording_to.get()
-    parameters = at_depth if recorder is None else recorder.parameters
     for index, block in enumerate(blocks):
         project: Any = weights.block(f"{prefix}{index}")
-        x = block.forward(parameters(block, layer / depth), x, project)
+        x = block.forward(weights.source.parameters(block, layer / depth), x, project)
     result: Rows = x
     return result
 

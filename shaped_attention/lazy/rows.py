@@ -14,6 +14,7 @@ gelu(x), x * y, x @ A          functions of entries, as x.entries(): the space b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import add, matmul, mul, truediv
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,11 +34,15 @@ from shaped_attention.lazy.coordinates import (
     total,
     without_graph,
 )
-from shaped_attention.lazy.entries import explicit_space, explicitly, rsqrt_or_one
+from shaped_attention.lazy.entries import explicit_space, explicitly, reciprocal, rsqrt_or_one
 from shaped_attention.lazy.joining import summands
 from shaped_attention.lazy.spaces import unify
 from shaped_attention.lazy.tape import add_gradient, drawn_later, give, leaf
 from shaped_attention.lazy.torch_functions import of_rows
+from shaped_attention.lazy.values import Plain, differentiable
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums, sqrt
+from shaped_attention.numerics.scalars import Scalar
 
 
 class Multiplier(Protocol):
@@ -52,20 +57,20 @@ class Operators(Vectors):
 
     def __truediv__(self: Any, other: Any) -> Any:
         if isinstance(other, Vectors):
-            return explicitly(torch.div, self, other)
+            return explicitly(truediv, self, other)
         return self * (1.0 / other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return explicitly(torch.reciprocal, self) * other
+        return explicitly(reciprocal, self) * other
 
     def __pow__(self, power: float) -> Any:
-        return explicitly(torch.pow, self, power)
+        return explicitly(pow, self, power)
 
     def _plain(self: Any, value: Any) -> Any:
         """Return a plain operand, an array as a tensor; raise ValueError if samples differ."""
         source = self.space.source
         if isinstance(value, np.ndarray):
-            value = torch.as_tensor(value, dtype=source.dtype, device=source.device)
+            return source.constant(value)
         if isinstance(value, Tensor) and value.dim() > 2 and len(value) not in (1, source.samples):
             raise ValueError(
                 f"the first dimension of a tensor that is combined with rows must be 1, or the "
@@ -75,7 +80,7 @@ class Operators(Vectors):
 
     def norm(self: Any) -> Float[Tensor, "B r 1"]:
         """Return the lengths of the rows."""
-        lengths: Tensor = self.squares().sqrt()
+        lengths: Tensor = sqrt(self.squares())
         return lengths
 
     @classmethod
@@ -98,13 +103,12 @@ class Operators(Vectors):
         if name == "columns" and len(tuple(self.space)) > 1:
             return self.summands(args[1], args[2])
         if name == "columns":
-            return explicitly(lambda x, a, b: x[..., a:b], *args)
+            return explicitly(function, *args)
         return explicitly(function, *args, **named)
 
     def new_full(self: Any, size: Sequence[int], value: float) -> Tensor:
         """Return a plain matrix of equal entries, as tensors do."""
-        source = self.space.source
-        return torch.full(tuple(size), value, dtype=source.dtype, device=source.device)
+        return self.space.source.constant(np.full(tuple(size)[-2:], value))
 
 
 class Rows(Operators, Coordinates):
@@ -130,9 +134,7 @@ class Rows(Operators, Coordinates):
     def __getitem__(self, index: Any) -> Rows:
         match index:
             case (slice(start=None, stop=None, step=None), slice() | list() as chosen):
-                source = self.space.source
-                eye = torch.eye(self.shape[1], dtype=source.dtype, device=source.device)
-                return self.__rmatmul__(eye[chosen])
+                return self.__rmatmul__(np.eye(self.shape[1])[chosen])
         raise ValueError(
             "rows are selected by x[:, 1:3] or x[:, [0, 2]]; to select entries or samples, index "
             "x.entries()"
@@ -144,7 +146,7 @@ class Rows(Operators, Coordinates):
         self,
         operands: Sequence[Rows],
         count: int,
-        function: Callable[..., Tensor],
+        function: Callable[..., Plain],
         rule: Callable[[Rows], None],
         needed: bool = False,
     ) -> Rows:
@@ -158,12 +160,12 @@ class Rows(Operators, Coordinates):
 
     def __add__(self, other: Any) -> Rows:
         other = self._plain(other)
-        if not isinstance(other, Rows | Tensor | int | float | np.number):
+        if not isinstance(other, Rows | Tensor | Matrix | Scalar | int | float | np.number):
             return NotImplemented
         if isinstance(other, int | float) and other == 0.0:
             return self
         if is_vector(other):
-            return explicitly(torch.add, self, other)
+            return explicitly(add, self, other)
         if not isinstance(other, Rows):
             return self + self._constant(other)
         self.space = other.space = unify(self.space, other.space)
@@ -173,43 +175,45 @@ class Rows(Operators, Coordinates):
             add_gradient(self, g.summed(ours))
             add_gradient(other, g.summed(theirs))
 
-        return self._linear([self, other], max(ours, theirs), torch.add, rule)
+        return self._linear([self, other], max(ours, theirs), add, rule)
 
     def _constant(self, column: Any) -> Rows:
         """Return the vectors with equal entries, from a number or a column (B, r, 1)."""
-        if isinstance(column, Tensor) and column.dim() >= 2 and column.shape[-1] != 1:
+        if isinstance(column, Tensor | Matrix) and len(column.shape) > 1 and column.shape[-1] != 1:
             raise ValueError(
                 "only rows, or one number per row, can be added to rows; got shape "
                 f"{tuple(column.shape)}; Space.rows makes rows of a tensor"
             )
         one = Rows(self.space, tuple(s.ones() * s.n**0.5 for s in self.space))
-        if not isinstance(column, Tensor):
-            return float(column) * one
-        return column.expand(self.shape[0], self.shape[1], 1) @ one
+        if not isinstance(column, Tensor | Matrix):
+            return column * one
+        if isinstance(column, Tensor):
+            return column.expand(self.shape[0], self.shape[1], 1) @ one
+        return column @ one
 
     def summed(self, count: int) -> Rows:
         """Return the sum of all rows if `count` is 1, as for rows that were broadcast."""
         if count == self.shape[1]:
             return self
-        return Rows(self.space, tuple(part.sum(1, keepdim=True) for part in self.parts))
+        return Rows(self.space, tuple(column_sums(part) for part in self.parts))
 
     def __mul__(self, other: Any) -> Rows:
         other = self._plain(other)
-        if not isinstance(other, Rows | Tensor | int | float | np.number):
+        if not isinstance(other, Rows | Tensor | Matrix | Scalar | int | float | np.number):
             return NotImplemented
         if isinstance(other, Rows) or is_vector(other):
-            return explicitly(torch.mul, self, other)
-        if isinstance(other, Tensor) and other.dim() >= 2 and other.shape[-1] != 1:
+            return explicitly(mul, self, other)
+        if isinstance(other, Tensor | Matrix) and len(other.shape) > 1 and other.shape[-1] != 1:
             raise ValueError(
                 f"rows can only be scaled by one number per row; got shape {tuple(other.shape)}"
             )
 
         def rule(g: Rows) -> None:
-            if isinstance(other, Tensor) and other.requires_grad:
-                give(other, total([(a * b).sum(-1, keepdim=True) for a, b in pairs(g, self)]))
+            if differentiable(other):
+                give(other, total([row_sums(a * b) for a, b in pairs(g, self)]))
             add_gradient(self, g * without_graph(other))
 
-        needed = isinstance(other, Tensor) and other.requires_grad
+        needed = differentiable(other)
         plain = without_graph(other)
         return self._linear([self], self.shape[1], lambda part: part * plain, rule, needed)
 
@@ -217,14 +221,14 @@ class Rows(Operators, Coordinates):
 
     __radd__ = __add__
 
-    def __rmatmul__(self, mixing: Tensor) -> Rows:
+    def __rmatmul__(self, mixing: Any) -> Rows:
         """Mix the rows by a plain matrix."""
         mixing = self._plain(mixing)
-        if not isinstance(mixing, Tensor):
+        if not isinstance(mixing, Tensor | Matrix):
             raise ValueError(
                 "only plain matrices mix rows (A @ x); a Matrix W multiplies them as x @ W"
             )
-        if mixing.dim() < 2 or mixing.shape[-1] != self.shape[1]:
+        if len(mixing.shape) < 2 or mixing.shape[-1] != self.shape[1]:
             raise ValueError(
                 f"a matrix that mixes {self.shape[1]} rows must have {self.shape[1]} columns; got "
                 f"shape {tuple(mixing.shape)}"
@@ -232,12 +236,12 @@ class Rows(Operators, Coordinates):
         plain = without_graph(mixing)
 
         def rule(g: Rows) -> None:
-            if mixing.requires_grad:
+            if differentiable(mixing):
                 give(mixing, inner(g, self))
             add_gradient(self, plain.mT @ g)
 
         return self._linear(
-            [self], mixing.shape[-2], lambda part: plain @ part, rule, mixing.requires_grad
+            [self], mixing.shape[-2], lambda part: plain @ part, rule, differentiable(mixing)
         )
 
     # From rows to plain matrices.
@@ -251,8 +255,8 @@ class Rows(Operators, Coordinates):
 
     def __matmul__(self, other: Multiplier | Tensor) -> Any:
         other = self._plain(other)
-        if isinstance(other, Tensor):
-            return explicitly(torch.matmul, self, other)
+        if isinstance(other, Tensor | Matrix):
+            return explicitly(matmul, self, other)
         if not hasattr(other, "after"):
             raise ValueError(
                 "rows are multiplied by a Matrix W (x @ W, x @ W.T), by the transpose of rows "
@@ -264,12 +268,12 @@ class Rows(Operators, Coordinates):
         """Return the columns of whole parts of a direct sum."""
         return summands(self, first, last)
 
-    def squares(self) -> Float[Tensor, "B r 1"]:
+    def squares(self) -> Any:
         """Return the squared lengths of the rows."""
-        value = total([(part * part).sum(-1, keepdim=True) for part in self.parts])
+        value = total([row_squares(part) for part in self.parts])
         return leaf(value, self.needs_gradient, lambda g: add_gradient(self, (2.0 * g) * self))
 
-    def mean(self, dim: int = -1, keepdim: bool = True) -> Float[Tensor, "B r 1"]:
+    def mean(self, dim: int = -1, keepdim: bool = True) -> Any:
         """Return the means of the entries of each row."""
         if dim not in (-1, 2) or not keepdim:
             raise ValueError("the mean of rows is over their entries: mean(-1, keepdim=True)")
@@ -278,7 +282,7 @@ class Rows(Operators, Coordinates):
         one = Rows(self.space, tuple(s.ones() * (s.n**0.5 / n) for s in spaces))
         return self @ one.mT
 
-    def entries(self) -> Float[Tensor, "B r n"]:
+    def entries(self) -> Any:
         """Return the entries, a plain matrix; the space becomes explicit."""
         space = explicit_space(self)
         (value,) = self.parts
@@ -293,12 +297,12 @@ class Columns:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
 
-    def after(self, x: Rows) -> Float[Tensor, "B r q"]:
+    def after(self, x: Rows) -> Any:
         """Return x y^T."""
         y = self.rows
         x.space = y.space = unify(x.space, y.space)
 
-        def rule(g: Tensor) -> None:
+        def rule(g: Any) -> None:
             add_gradient(x, g @ y)
             add_gradient(y, g.mT @ x)
 

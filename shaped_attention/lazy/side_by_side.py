@@ -11,9 +11,6 @@ the rows, and is one like all others.
 
 from __future__ import annotations
 
-from jaxtyping import Float
-from torch import Tensor
-
 from shaped_attention.lazy.coordinates import Parts, cut
 from shaped_attention.lazy.directions import directions
 from shaped_attention.lazy.joining import members
@@ -21,14 +18,15 @@ from shaped_attention.lazy.matrices import Matrix, Revealed
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.spaces import Open, Sum, settled
 from shaped_attention.lazy.tape import add_gradient, drawn_later, recording
+from shaped_attention.lazy.values import Plain
 
 
 class ZeroMatrix(Matrix):
     """A matrix that starts at 0, as biases do: it has updates only."""
 
-    def _gaussian(self, x: Rows, side: int) -> Float[Tensor, "B r k"]:
+    def _gaussian(self, x: Rows, side: int) -> Plain:
         size = sum(part.size for part in settled(self._spaces[1 - side]))
-        return x.parts[0].new_zeros(*x.shape[:2], size)
+        return x.space.source.filled(x.shape[1], size, 0.0)
 
 
 class SideBySide(Matrix):
@@ -58,7 +56,7 @@ class SideBySide(Matrix):
         self.parameters = []
         self.rows: Rows | None = x
         self.bias: tuple[ZeroMatrix, Rows] | None = None
-        self._split: tuple[Rows, Tensor] | None = None
+        self._split: tuple[Rows, Plain] | None = None
         self._products: list[Rows] = []
         self._images_of: dict[int, Rows] = {}
         self._gradients: dict[int, Rows] = {}
@@ -84,7 +82,7 @@ class SideBySide(Matrix):
         def make() -> Parts:
             if self._split is None:
                 rows = x.coordinates
-                _, lower, new, _ = directions(rows, rows[:, :0])
+                _, lower, new, _ = directions(rows)
                 self._split = Rows(x.space, cut(new, x.space)), lower
                 if tape is not None:
                     tape.note(None, lambda _: self._back(x))
@@ -132,7 +130,7 @@ class SideBySide(Matrix):
     def _back(self, x: Rows) -> None:
         """Take the gradients of the first products back to the rows, all together."""
         self._complete()
-        parts: list[Tensor] = []
+        parts: list[Plain] = []
         for number, space in enumerate(self._sum.parts):
             gradient = self._gradients.pop(number, None)
             if gradient is None:

@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.checks import check_count
+from shaped_attention.lazy.values import Plain
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers.arguments import check_dtype
 
@@ -28,6 +31,16 @@ def number_key(seed: int, address: tuple[int, ...]) -> NDArray[np.uint64]:
     return _stream_key(seed, "lazy", *address)
 
 
+class AnyDraws(Protocol):
+    """Random numbers of one call, for all samples: tensors, or matrices of a graph."""
+
+    def normal(self, rows: int, columns: int) -> Any:
+        """Return independent standard normals (rows, columns)."""
+
+    def normals_beside_wishart(self, m: int, known: int, dof: int) -> Any:
+        """Return [G, B] with normals G (m, known), and B B^T ~ Wishart_m(dof, I)."""
+
+
 class Stream:
     """Random numbers of one matrix or space: each call of `draws` gives the next ones.
 
@@ -39,7 +52,7 @@ class Stream:
         self._source, self._address, self._layer = source, address, source.layer
         self._calls = 0
 
-    def draws(self) -> Draws:
+    def draws(self) -> AnyDraws:
         """Return the next numbers, for all samples."""
         call, self._calls = self._calls, self._calls + 1
         if self._layer is None:
@@ -84,9 +97,22 @@ class Source:
         finally:
             self.layer = before
 
-    def draws(self, address: tuple[int, ...], step: int) -> Draws:
+    def draws(self, address: tuple[int, ...], step: int) -> AnyDraws:
         """Return the numbers of a step of a stream, for all samples."""
         return Draws(number_key(self.seed, address), self.numbers, step, 0, self.dtype)
+
+    def parameters(self, block: Block, depth: float) -> Parameters:
+        """Return the parameters of a block at a relative depth."""
+        return at_depth(block, depth)
+
+    def constant(self, entries: ArrayLike) -> Plain:
+        """Return a plain matrix (r, c) that is the same for all samples."""
+        return torch.as_tensor(np.asarray(entries), dtype=self.dtype, device=self.device)
+
+    def filled(self, rows: int, columns: int, number: float) -> Plain:
+        """Return a plain matrix of equal entries, for all samples."""
+        size = self.samples, rows, columns
+        return torch.full(size, number, dtype=self.dtype, device=self.device)
 
     @property
     def used(self) -> bool:

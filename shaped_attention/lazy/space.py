@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -10,6 +12,8 @@ from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.spaces import Frame
+from shaped_attention.lazy.values import Plain, padded
+from shaped_attention.numerics.graph import Matrix
 from shaped_attention.samplers.arguments import device_name
 
 
@@ -72,17 +76,20 @@ class Space(Frame):
         return new_rows(self, coordinates)
 
 
-def new_rows(space: Frame, coordinates: Tensor) -> Rows:
+def new_rows(space: Frame, coordinates: Plain) -> Rows:
     """Return rows with given entries, or with given coordinates along new directions."""
     source = space.source
-    part = torch.as_tensor(coordinates, dtype=source.dtype, device=source.device)
-    if part.dim() not in (2, 3) or 0 in part.shape:
+    part: Any = coordinates
+    if not isinstance(part, Matrix):
+        part = torch.as_tensor(coordinates, dtype=source.dtype, device=source.device)
+    if len(part.shape) not in (2, 3) or 0 in part.shape:
         raise argument_error("coordinates", "(r, c) or (B, r, c), not empty", tuple(part.shape))
-    part = part.expand(source.samples, *part.shape[-2:])
+    if isinstance(part, torch.Tensor):
+        part = part.expand(source.samples, *part.shape[-2:])
     if space.explicit and part.shape[-1] != space.n:
         raise argument_error("coordinates", f"of {space.n} columns", tuple(part.shape))
     if space.explicit:
         return Rows(space, (part,))
     known = space.size
     space.grow(part.shape[-1])
-    return Rows(space, (torch.nn.functional.pad(part, (known, 0)),))
+    return Rows(space, (padded(part, known, 0),))

@@ -16,14 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.directions import directions
-from shaped_attention.lazy.sources import Source
-from shaped_attention.numerics.draws import Draws
+from shaped_attention.lazy.sources import AnyDraws, Source
+from shaped_attention.lazy.values import Plain, padded, some_rows, stacked
+from shaped_attention.numerics.operations.entrywise import sign
+from shaped_attention.numerics.primitives import columns, leaky, unit_rows
 
 
 class Frame:
@@ -39,10 +37,10 @@ class Frame:
         self.source.spaces.append(self)
         self.explicit = explicit
         self.size = n if explicit else 0
-        self.basis: Tensor | None = None
+        self.basis: Plain | None = None
         self.target: Frame | None = None
         self.target_explicit = False
-        self._ones: Float[Tensor, "B 1 k"] | None = None
+        self._ones: Plain | None = None
 
     def __repr__(self) -> str:
         kind = "explicit" if self.explicit else f"{self.size} known directions"
@@ -54,12 +52,11 @@ class Frame:
             frame = frame.target
         return iter((frame,))
 
-    def zeros(self, rows: int, columns: int) -> Float[Tensor, "B r c"]:
+    def zeros(self, rows: int, columns: int) -> Plain:
         """Return a zero matrix for each sample."""
-        source = self.source
-        return torch.zeros(source.samples, rows, columns, dtype=source.dtype, device=source.device)
+        return self.source.filled(rows, columns, 0.0)
 
-    def fresh(self, rows: int, draws: Draws) -> Float[Tensor, "B r k"]:
+    def fresh(self, rows: int, draws: AnyDraws) -> Plain:
         """Return coordinates of new vectors with independent N(0, 1) entries; the frame grows."""
         left = self.n - self.size
         if self.explicit:
@@ -76,16 +73,14 @@ class Frame:
             raise RuntimeError(f"{self} cannot grow by {count} directions")
         self.size += count
 
-    def padded(self, part: Float[Tensor, "B r c"]) -> Float[Tensor, "B r k"]:
+    def padded(self, part: Plain) -> Plain:
         """Return coordinates in the frame of today, from those when it had fewer vectors."""
-        missing = self.size - part.shape[-1]
-        assert missing >= 0
-        return torch.constant_pad_nd(part, (0, missing)) if missing else part
+        return padded(part, 0, self.size - part.shape[-1])
 
-    def now(self, part: Float[Tensor, "B r c"], explicit: bool) -> Float[Tensor, "B r k"]:
+    def now(self, part: Plain, explicit: bool) -> Plain:
         """Return coordinates in the frame of today; `explicit` says whether it was then."""
         if self.basis is not None and not explicit:
-            part = part @ self.basis[:, : part.shape[-1]]
+            part = part @ some_rows(self.basis, 0, part.shape[-1])
         if self.target is not None:
             return self.target.now(part, self.target_explicit)
         return self.padded(part)
@@ -100,18 +95,18 @@ class Frame:
         ones = other.ones() if known else None
         rows = other.fresh(self.size - known, self.source.stream().draws())
         if ones is None:
-            self.basis = directions(rows, rows[:, :0]).units
+            self.basis = directions(rows).units
         else:
             self.basis = self._basis_with_ones(other.padded(ones), rows)
         self.target, self.target_explicit = other, other.explicit
 
-    def ones(self) -> Float[Tensor, "B 1 k"]:
+    def ones(self) -> Plain:
         """Return the unit vector (1, ..., 1) / sqrt n, which is uniform relative to the frame."""
         if self.explicit:
-            return self.zeros(1, self.n) + self.n**-0.5
+            return self.source.filled(1, self.n, self.n**-0.5)
         if self._ones is None:
             drawn = self.fresh(1, self.source.stream().draws())
-            self._ones = drawn / torch.linalg.vector_norm(drawn, dim=-1, keepdim=True)
+            self._ones = unit_rows(drawn)
         return self.padded(self._ones)
 
     @property
@@ -119,7 +114,7 @@ class Frame:
         """Whether the coordinates of the vector of ones were drawn or set."""
         return self._ones is not None
 
-    def set_ones(self, unit: Float[Tensor, "B 1 k"]) -> None:
+    def set_ones(self, unit: Plain) -> None:
         """Say which coordinates the vector of ones has, before it is asked for."""
         if self.explicit or self._ones is not None:
             raise RuntimeError(f"the vector of ones of {self} is known already")
@@ -133,10 +128,10 @@ class Frame:
         if self.size:
             gaussian = self.source.stream().draws().normal(self.size, self.n)
             if self._ones is None:
-                self.basis = directions(gaussian, gaussian[:, :0]).units
+                self.basis = directions(gaussian).units
             else:
-                ones = self.zeros(1, self.n) + self.n**-0.5
-                self.basis = self._basis_with_ones(ones, gaussian[:, 1:])
+                ones = self.source.filled(1, self.n, self.n**-0.5)
+                self.basis = self._basis_with_ones(ones, some_rows(gaussian, 1, self.size))
         self.explicit, self.size = True, self.n
 
     def _check_memory(self, rows: int) -> None:
@@ -150,21 +145,19 @@ class Frame:
                 "fewer columns, rows or samples need less"
             )
 
-    def _basis_with_ones(
-        self, ones: Float[Tensor, "B 1 n"], gaussian: Float[Tensor, "B k-1 n"]
-    ) -> Float[Tensor, "B k n"]:
+    def _basis_with_ones(self, ones: Plain, gaussian: Plain) -> Plain:
         """Return a uniform frame Q with u Q = `ones`, u the coordinates of ones here.
 
         With the reflection H that takes s e_1 to u, s = +-1, and a uniform frame F that begins with
         s `ones`, this is Q = H F.
         """
         u = self.ones()
-        sign = torch.where(u[..., :1] > 0, -1.0, 1.0)
-        fixed = sign * ones
-        frame = torch.cat([fixed, directions(gaussian, fixed).units], dim=1)
-        v = u.clone()
-        v[..., :1] -= sign
-        v = v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+        first = columns(u, 0, 1)
+        # -1 where the first entry is positive, and 1 elsewhere.
+        turn = 1.0 - 2.0 * leaky(sign(first), 1.0, 0.0)
+        fixed = turn * ones
+        frame = stacked([fixed, directions(gaussian, fixed).units])
+        v = unit_rows(u - padded(turn, 0, u.shape[-1] - 1))
         return frame - 2.0 * v.mT @ (v @ frame)
 
 

@@ -17,8 +17,10 @@ from shaped_attention.blocks.reasons import limit_of, limit_reason
 from shaped_attention.lazy.coordinates import inner, total
 from shaped_attention.lazy.deep import LayerGradients
 from shaped_attention.lazy.deep_runs import Network, deep_networks
-from shaped_attention.lazy.low_rank import Factors
+from shaped_attention.lazy.low_rank import frobenius
 from shaped_attention.lazy.rows import Rows
+from shaped_attention.lazy.values import stacked
+from shaped_attention.numerics.primitives import concatenate
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.specification import Options
 
@@ -129,18 +131,10 @@ def _kernel(network: Network, last: Rows, width: int) -> Float[Tensor, "B m m"]:
 
 def _kernel_of_layer(layer: LayerGradients) -> dict[str, Float[Tensor, "B m m"]]:
     """Return the kernel of the weights of a layer."""
-    count = len(layer.entering)
-    rows = []
-    for a in range(count):
-        row = [
-            total([_product(factors[max(a, b)], factors[min(a, b)])
-                   for factors in layer.weights.values()])
-            for b in range(count)
-        ]  # fmt: skip
-        rows.append(torch.stack(row, dim=-1))
-    return {"kernel": torch.stack(rows, dim=1)}
-
-
-def _product(x: Factors, y: Factors) -> Float[Tensor, " B"]:
-    """Return the Frobenius product of two matrices of low rank."""
-    return (inner(x.left, y.left) * inner(x.right, y.right)).sum((1, 2))
+    count, terms = len(layer.entering), list(layer.weights.values())
+    rows = [
+        concatenate([total([frobenius(x[max(a, b)], x[min(a, b)]) for x in terms])
+                     for b in range(count)])
+        for a in range(count)
+    ]  # fmt: skip
+    return {"kernel": stacked(rows)}

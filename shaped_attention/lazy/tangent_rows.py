@@ -26,6 +26,7 @@ from shaped_attention.lazy.entries import explicitly
 from shaped_attention.lazy.joining import joined
 from shaped_attention.lazy.rows import Multiplier, Operators, Rows
 from shaped_attention.lazy.spaces import AnySpace
+from shaped_attention.lazy.values import Plain
 
 
 class RowsWithTangent(Operators):
@@ -195,9 +196,9 @@ class ColumnsWithTangent:
         return forward_ad.make_dual(whole[:, :r, :q], change)
 
 
-def has_tangent(plain: Tensor) -> bool:
+def has_tangent(plain: Plain) -> bool:
     """Return whether a plain matrix has a tangent."""
-    return forward_ad.unpack_dual(plain).tangent is not None
+    return isinstance(plain, Tensor) and forward_ad.unpack_dual(plain).tangent is not None
 
 
 def mixed(plain: Tensor, x: Rows) -> Rows | RowsWithTangent:

@@ -17,6 +17,9 @@ from torch import Tensor
 
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy.coordinates import Coordinates
+from shaped_attention.numerics.graph import Matrix, Node
+from shaped_attention.numerics.reverse import depends, gradients, of_matrix, of_node
+from shaped_attention.numerics.scalars import Scalar
 
 C = TypeVar("C", bound=Coordinates)
 
@@ -52,6 +55,8 @@ class Tape:
         self._gradients: dict[int, Any] = {}
         self._returned = self._used_up = False
         self._kept: list[Any] = []
+        self._plain: dict[Node, Matrix] = {}
+        self._leaves: set[Node] = set()
         self._token: Token[Tape | None] | None = None
 
     def __enter__(self) -> Tape:
@@ -66,7 +71,7 @@ class Tape:
         """Return the results of the operations on the tape."""
         return [x for x, _ in self._steps if x is not None]
 
-    def note(self, result: Coordinates | Tensor | None, rule: Rule) -> None:
+    def note(self, result: Coordinates | Tensor | Matrix | None, rule: Rule) -> None:
         """Add an operation; a rule without a result is always called, with None."""
         self._steps.append((result, rule))
 
@@ -125,17 +130,48 @@ class Tape:
                     if result is None:
                         rule(None)
                         continue
-                    above = result.grad if isinstance(result, Tensor) else self.gradient(result)
+                    above = self._above(result)
                     if above is not None:
                         rule(above)
         finally:
             for result, _ in self._steps:
                 if isinstance(result, Tensor):
                     result.grad = None
+            self._plain.clear()
             self._steps, self._used_up = (self._steps if keep else []), not keep
             self._returned = True
             _recording.reset(tokens[0])
             _returning.reset(tokens[1])
+
+    def _above(self, result: Any) -> Any:
+        """Return the gradient of the result of an operation; None for 0."""
+        if isinstance(result, Tensor):
+            return result.grad
+        if not isinstance(result, Matrix):
+            return self.gradient(result)
+        # Of a graph: only now is all known that was computed from it.
+        own = {result.node}
+        passed = [node for node in self._plain if depends(node, own)]
+        above = [(Matrix(result.graph, node), self._plain.pop(node)) for node in passed]
+        found = gradients(above, (Matrix(result.graph, node) for node in self._leaves))
+        gradient = found.pop(result.node, None)
+        for node, more in found.items():
+            self.give(Matrix(result.graph, node), more)
+        return None if gradient is None else of_matrix(result, gradient)
+
+    def leaf(self, matrix: Matrix, rule: Rule) -> Matrix:
+        """Return a matrix of a graph that was made from rows, and note its rule."""
+        if isinstance(matrix.coefficient, Scalar):
+            matrix = matrix.value()
+        self._leaves.add(matrix.node)
+        self.note(matrix, rule)
+        return matrix
+
+    def give(self, matrix: Matrix, gradient: Matrix) -> None:
+        """Add to the gradient of a matrix of a graph, if it was computed from rows."""
+        if depends(matrix.node, self._leaves):
+            more, known = of_node(matrix, gradient), self._plain.get(matrix.node)
+            self._plain[matrix.node] = more if known is None else known + more
 
 
 def recording() -> Tape | None:
@@ -174,18 +210,24 @@ def takes_weights() -> bool:
     return tape is None or tape.weights
 
 
-def leaf(matrix: Tensor, needs_gradient: bool, rule: Rule) -> Tensor:
-    """Return a plain matrix, as a leaf of torch's graph if a tape records and needs it."""
+def leaf(matrix: Any, needs_gradient: bool, rule: Rule) -> Any:
+    """Return a plain matrix, as a leaf of its graph if a tape records and needs it."""
     tape = recording()
     if tape is None or not needs_gradient:
         return matrix
+    if isinstance(matrix, Matrix):
+        return tape.leaf(matrix, rule)
     matrix = matrix.detach().requires_grad_()
     tape.note(matrix, rule)
     return matrix
 
 
-def give(plain: Any, gradient: Tensor) -> None:
-    """Add the gradient of a plain operand, summed where it was broadcast, if torch wants it."""
+def give(plain: Any, gradient: Any) -> None:
+    """Add the gradient of a plain operand, summed where it was broadcast, if it has a use."""
+    if isinstance(plain, Matrix):
+        tape = _returning.get()
+        assert tape is not None
+        tape.give(plain, gradient)
     if isinstance(plain, Tensor) and plain.requires_grad:
         with torch.enable_grad():
             plain.backward(gradient.sum_to_size(plain.shape), retain_graph=True)

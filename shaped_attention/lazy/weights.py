@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-import torch
+import numpy as np
 
 from shaped_attention.checks import check_count, check_new_name
 from shaped_attention.lazy.matrices import Matrix
@@ -18,6 +18,7 @@ from shaped_attention.lazy.space import new_rows
 from shaped_attention.lazy.spaces import AnySpace, Frame, Open
 from shaped_attention.lazy.stored import Stored
 from shaped_attention.lazy.tangent_rows import RowsWithTangent, has_tangent, mixed
+from shaped_attention.lazy.values import differentiable, is_plain
 
 
 class Weights(dict[str, Parameter]):
@@ -82,10 +83,10 @@ class Weights(dict[str, Parameter]):
             check_new_name(taken, kind, head)
             number = next(numbers)
             own, group = f"{name}.{number}", groups.get(number)
-            if isinstance(x, torch.Tensor):
+            if is_plain(x):
                 # A bias is the product of the number 1 with a matrix of one row.
-                size, constant = x.shape[-1], not (x.requires_grad or has_tangent(x))
-                entries = x if constant else torch.eye(size, dtype=x.dtype, device=x.device)
+                size, constant = x.shape[-1], not (differentiable(x) or has_tangent(x))
+                entries = x if constant else self.source.constant(np.eye(size))
                 rows = new_rows(Frame(size, self.source, explicit=True), entries)
                 result = self.product(rows, Open(columns, self.source), own, hidden=size > 1)
                 return result if constant else mixed(x, result)
@@ -142,4 +143,4 @@ class Weights(dict[str, Parameter]):
 
 def ones(source: Source, value: float = 1.0) -> Rows:
     """Return the row (value) of a space of dimension 1."""
-    return new_rows(Frame(1, source, explicit=True), torch.full((1, 1), value, dtype=source.dtype))
+    return new_rows(Frame(1, source, explicit=True), source.constant([[value]]))

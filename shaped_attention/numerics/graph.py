@@ -87,12 +87,14 @@ class Graph:
     def constant(self, array: NDArray[np.float64]) -> Matrix:
         """Return a constant matrix; equal ones are stored once."""
         entries = np.array(array, dtype=np.float64, order="C")  # which the caller may change
-        for known in self.nodes:
-            if known.data is not None and np.array_equal(known.data, entries):
-                return Matrix(self, known)
+        key = ("constant", entries.shape, entries.tobytes())
+        if key in self._known:
+            return Matrix(self, self._known[key])
         shape = (entries.shape[0], entries.shape[1])
         lower = shape[0] <= shape[1] and not np.triu(entries, 1).any() and shape[0] == shape[1] > 1
-        return self.node("constant", (), shape, data=entries, lower=lower)
+        new = self.node("constant", (), shape, data=entries, lower=lower)
+        self._known[key] = new.node
+        return new
 
 
 class Operand:

@@ -15,7 +15,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.normalised_limit import NORMALISED_LIMIT
 from tests.mutants.paths import PATHS
 from tests.mutants.programs import PROGRAMS
-from tests.mutants.recorded import RECORDED
+from tests.mutants.reverse import REVERSE
 from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
 from tests.mutants.stopping import STOPPING
@@ -29,7 +29,7 @@ MUTANTS: list[Mutant] = [
     *BLOCKS,
     *CONFIGURATIONS,
     *DERIVED,
-    *RECORDED,
+    *REVERSE,
     *PATHS,
     *PROGRAMS,
     *EMISSION,

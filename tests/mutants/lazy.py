@@ -50,7 +50,7 @@ LAZY = [
     Mutant(
         "lazy-plain-numbers-are-constants",
         "shaped_attention/lazy/weights.py",
-        "constant = x.shape[-1], not (x.requires_grad or has_tangent(x))",
+        "constant = x.shape[-1], not (differentiable(x) or has_tangent(x))",
         "constant = x.shape[-1], True",
         ("test_lazy_corners.py::test_gradients_through_a_projection_of_plain_numbers",),
     ),
@@ -169,8 +169,8 @@ LAZY = [
     Mutant(
         "lazy-unit-rows-of-zeros",
         "shaped_attention/lazy/entries.py",
-        "zero = squares <= 0.0",
-        "zero = squares > 0.0",
+        "    some = sign(squares)",
+        "    some = 1.0 - sign(squares)",
         ("test_lazy_rules.py::test_gradients_are_those_of_torch[qk-norm]",),
     ),
     Mutant(
@@ -197,15 +197,15 @@ LAZY = [
     Mutant(
         "lazy-squares-by-a-quotient",
         _ROWS,
-        "value = total([(part * part).sum(-1, keepdim=True) for part in self.parts])",
-        "value = total([(part / part).sum(-1, keepdim=True) for part in self.parts])",
+        "value = total([row_squares(part) for part in self.parts])",
+        "value = total([row_sums(part) for part in self.parts])",
         ("test_lazy_rules.py::test_gradients_are_those_of_torch[attention]",),
     ),
     Mutant(
         "transfer-divides-by-what-is-missing",
         _FORGETTING,
-        "outside = torch.cat([inside * (1.0 - part.there), outside], dim=-1)",
-        "outside = torch.cat([inside / (1.0 - part.there), outside], dim=-1)",
+        "outside = concatenate([inside * (1.0 - there), outside])",
+        "outside = concatenate([inside / (1.0 - there), outside])",
         ("test_gradient_norms.py::test_laws_are_those_of_explicit_networks[shaped]",),
     ),
     Mutant(

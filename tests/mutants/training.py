@@ -40,8 +40,8 @@ TRAINING = [
     Mutant(
         "low-rank-norm-is-a-sum",
         _LOW_RANK,
-        "grams = inner(self.left, self.left) * inner(self.right, self.right)",
-        "grams = inner(self.left, self.left) + inner(self.right, self.right)",
+        "whole_sum(inner(x.left, y.left) * inner(x.right, y.right))",
+        "whole_sum(inner(x.left, y.left) + inner(x.right, y.right))",
         ("test_simulate_training.py::test_a_step_down_the_gradient_lowers_the_loss_by_its_square",),
     ),
     Mutant(

@@ -41,11 +41,12 @@ def stacked(parts: Sequence[M]) -> M:
     return concatenate([part.mT for part in parts]).mT
 
 
-def _no_rule(root: Dual) -> Dual:
+def no_rule(root: Dual, *others: object) -> Dual:
+    """Raise ValueError: the tangent rule of a factorisation."""
     raise ValueError("factors are not unique, so that they have no rule for tangents")
 
 
-@primitive(trace=_traced_lower, tangent=_no_rule)
+@primitive(trace=_traced_lower, tangent=no_rule)
 def lower(root: M) -> M:
     """Return the lower triangular L (m, m) with diagonal >= 0 and L L^T = root root^T.
 
@@ -77,7 +78,7 @@ def _narrow(root: M) -> M:
     return lower(root) if root.shape[-1] > root.shape[-2] else root
 
 
-@primitive(trace=_narrow, tangent=_no_rule)
+@primitive(trace=_narrow, tangent=no_rule)
 def compress(root: M) -> M:
     """Return a root with the same Gram matrix and at most as many columns as rows."""
     return _narrow(root)

@@ -22,28 +22,36 @@ from shaped_attention.compiler.matrices import View, dots
 from shaped_attention.compiler.text import EPSILON, Int, Real
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.operations.factorisations import stacked
-from shaped_attention.numerics.operations.registry import Here, operation
+from shaped_attention.numerics.operations.factorisations import no_rule, stacked
+from shaped_attention.numerics.operations.registry import Here, M, operation, primitive, tensor
 
 
 def _level(eps: float) -> float:
     return float(eps**0.75)
 
 
-def traced_orthonormal(rows: Matrix, lengths: Matrix, known: Matrix | None = None) -> Matrix:
-    """Return [L, E, d] of the rows of a trace."""
+def _traced(rows: Matrix, lengths: Matrix, known: Matrix | None = None) -> Matrix:
     both = rows if known is None else stacked([known, rows])
     a, b = both.value(), lengths.value()
+    number, data = rows.coefficient, rows.plain().node.data
+    if data is not None and known is None and isinstance(number, float | int):
+        entries = torch.from_numpy(number * data)[None]  # as of a bias
+        lengths_of = torch.linalg.vector_norm(entries, dim=-1, keepdim=True)
+        return a.graph.constant(_orthonormal(entries, lengths_of, None)[0].numpy())
     shape = (rows.shape[0], rows.shape[0] + rows.shape[1] + 1)
     return a.graph.node("orthonormal", (a.node, b.node), shape)
 
 
-def orthonormal(rows: Tensor, lengths: Tensor, known: Tensor | None = None) -> Tensor:
-    """Return [L, E, d] (B, r, r + k + 1) of rows (B, r, k) with lengths (B, r).
+@primitive(trace=_traced, tangent=no_rule)
+def orthonormal(rows: M, lengths: M, known: M | None = None) -> M:
+    """Return [L, E, d] (r, r + k + 1) of rows (r, k) with lengths (r, 1), k >= 1.
 
-    `known` (B, p, k) are the known directions. No gradient is recorded.
+    `known` (p, k) are the known directions. No gradient is recorded.
     """
-    rows, lengths = rows.detach(), lengths.detach()
+    return tensor(_orthonormal(tensor(rows).detach(), tensor(lengths).detach(), tensor(known)))
+
+
+def _orthonormal(rows: Tensor, lengths: Tensor, known: Tensor | None) -> Tensor:
     known = rows[:, :0] if known is None else known.detach()
     level = _level(torch.finfo(rows.dtype).eps)
     samples, count, columns = rows.shape
@@ -56,7 +64,7 @@ def orthonormal(rows: Tensor, lengths: Tensor, known: Tensor | None = None) -> T
             out[:, i : i + 1, :i] += along
         pivot = torch.linalg.vector_norm(row, dim=-1)
         # Tested as a difference, so that a non-finite pivot does not count as zero.
-        zero = pivot - level * lengths[:, i : i + 1] <= 0.0
+        zero = pivot - level * lengths[:, i] <= 0.0
         out[:, i, i] = torch.where(zero, 0.0, pivot)[:, 0]
         unit = row / torch.where(zero, 1.0, pivot)[..., None]
         if known.shape[1]:

@@ -33,7 +33,7 @@ class RunsPrimitives(Protocol):
     """An operand that runs primitives itself, such as rows of lazily revealed networks."""
 
     def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
-        """Return the value of a primitive, from the function that it has for tensors."""
+        """Return the value of a primitive, which also takes tensors and matrices of a graph."""
 
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def primitive(
             operands = list(operands_of([*arguments, *named.values()]))
             for x in operands:
                 if hasattr(x, "run_primitive"):  # RunsPrimitives; quicker than isinstance
-                    return x.run_primitive(function, arguments, named)
+                    return x.run_primitive(call, arguments, named)
             if any(isinstance(x, Dual) for x in operands):
                 return with_tangents(*arguments, **named)
             if any(isinstance(x, Matrix) for x in operands):

@@ -1,1 +1,0 @@
-"""One layer of a deep network, forward and back, recorded in torch and run by compiled code."""

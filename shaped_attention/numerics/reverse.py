@@ -1,0 +1,244 @@
+"""Reverse mode on a graph: the gradients of matrices from those of what was computed from them.
+
+Each kind of operation has one rule. It takes the node, its value and the gradient G of that value,
+and returns the gradients of its inputs; None stands for 0. Rules are written in primitives, so that
+what goes back is part of the same graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from shaped_attention.numerics.graph import Matrix, Node, Shape
+from shaped_attention.numerics.operations.entrywise import exp, sigmoid, sign
+from shaped_attention.numerics.operations.parts import columns, concatenate
+from shaped_attention.numerics.operations.registry import OPERATIONS
+from shaped_attention.numerics.operations.rotate import rotate
+from shaped_attention.numerics.operations.sums import column_sums, row_sums
+
+Rule: TypeAlias = Callable[[Node, Matrix, Matrix], Sequence[Matrix | None]]
+
+
+def gradients(
+    above: Iterable[tuple[Matrix, Matrix]], below: Iterable[Matrix]
+) -> dict[Node, Matrix]:
+    """Take gradients back to the nodes of some matrices.
+
+    Parameters
+    ----------
+    above
+        Pairs of a matrix and its gradient.
+    below
+        Matrices at which the way back ends.
+
+    Returns
+    -------
+    The gradients of the nodes of `below` that the matrices above depend on. `of_matrix` returns
+    that of a matrix.
+
+    Raises
+    ------
+    ValueError
+        If an operation on the way has no derivative, as factorisations.
+    """
+    known: dict[Node, Matrix] = {}
+    ends = {x.node for x in below}
+    for matrix, gradient in above:
+        g = of_node(matrix, gradient)
+        known[matrix.node] = known[matrix.node] + g if matrix.node in known else g
+    for node in reversed(_between(list(known), ends)):
+        if node in ends or node not in known:
+            continue
+        graph, g = known[node].graph, known.pop(node)
+        rule = RULES.get(node.kind)
+        if rule is None:
+            raise ValueError(f"{node.kind} has no derivative")
+        for x, more in zip(node.inputs, rule(node, Matrix(graph, node), g), strict=True):
+            if more is not None:
+                known[x] = known[x] + more if x in known else more
+    return {node: g for node, g in known.items() if node in ends}
+
+
+def of_node(matrix: Matrix, gradient: Matrix) -> Matrix:
+    """Return the gradient of the node of a matrix, summed where the matrix was broadcast."""
+    g = _reduced(gradient, matrix.shape)
+    return matrix.coefficient * (g.mT if matrix.transposed else g)
+
+
+def of_matrix(matrix: Matrix, gradient: Matrix) -> Matrix:
+    """Return the gradient of a matrix with a constant coefficient, from that of its node."""
+    number = matrix.coefficient
+    assert isinstance(number, float | int)
+    g = gradient if number == 1.0 else gradient * (1.0 / number)
+    return g.mT if matrix.transposed else g
+
+
+def depends(node: Node, ends: set[Node]) -> bool:
+    """Return whether a node is one of some others, or is computed from one."""
+    return bool(_between([node], ends))
+
+
+def _between(above: Iterable[Node], ends: set[Node]) -> list[Node]:
+    """Return the nodes from `ends` to those above that depend on them, inputs first."""
+    leads: dict[Node, bool] = {}
+    order: list[Node] = []
+    stack = [(node, False) for node in above]
+    while stack:
+        node, opened = stack.pop()
+        if node in leads:
+            continue
+        if node in ends:
+            leads[node] = True
+            order.append(node)
+        elif not opened:
+            stack.append((node, True))
+            stack += [(x, False) for x in node.inputs]
+        else:
+            leads[node] = any(leads[x] for x in node.inputs)
+            if leads[node]:
+                order.append(node)
+    return order
+
+
+def _input(node: Node, y: Matrix, k: int = 0) -> Matrix:
+    return Matrix(y.graph, node.inputs[k])
+
+
+def _reduced(g: Matrix, shape: Shape) -> Matrix:
+    """Sum a gradient where an operand was broadcast."""
+    if shape[0] < g.shape[0]:
+        g = column_sums(g)
+    return row_sums(g) if shape[1] < g.shape[1] else g
+
+
+def _combine(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    s, t = node.scalars
+    return s * g, t * _reduced(g, node.inputs[1].shape)
+
+
+def _times(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    a, b = _input(node, y), _input(node, y, 1)
+    return g * b, _reduced(g * a, b.shape)
+
+
+def _over(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    b = _input(node, y, 1)
+    first = g / b
+    return first, -_reduced(first * y, b.shape)
+
+
+def _nn(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    return g @ _input(node, y, 1).mT, _input(node, y).mT @ g
+
+
+def _nt(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    return g @ _input(node, y, 1), g.mT @ _input(node, y)
+
+
+def _tn(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    return _input(node, y, 1) @ g.mT, _input(node, y) @ g
+
+
+def _gram(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    return ((g + g.mT) @ _input(node, y),)
+
+
+def _cogram(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    return (_input(node, y) @ (g + g.mT),)
+
+
+def _reshape(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    flat = g.plain()
+    back = y.graph.node("reshape", (flat.node,), node.inputs[0].shape)
+    return (flat.coefficient * back,)
+
+
+def _columns(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    (rows, whole), start = node.inputs[0].shape, node.integers[0]
+    widths = start, whole - start - g.shape[1]
+    before, after = ([y.graph.constant(np.zeros((rows, c)))] if c else [] for c in widths)
+    return (concatenate([*before, g, *after]),)
+
+
+def _concatenate(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    result, start = [], 0
+    for x, s in zip(node.inputs, node.scalars, strict=True):
+        result.append(s * columns(g, start, start + x.shape[1]))
+        start += x.shape[1]
+    return result
+
+
+def _diagonal(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    return (y.graph.constant(np.eye(y.shape[0])) * g,)
+
+
+def _row_sums(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    return (g @ y.graph.constant(np.ones((1, node.inputs[0].shape[1]))),)
+
+
+def _column_sums(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    return (y.graph.constant(np.ones((node.inputs[0].shape[0], 1))) @ g,)
+
+
+def _row_squares(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    return (2.0 * (_input(node, y) * g),)
+
+
+def _unit_rows(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    """Project orthogonally to the row and divide by its length; 0 for a row of zeros."""
+    length = row_sums(y * _input(node, y))
+    some = sign(length)
+    return ((some / (length + (1.0 - some))) * (g - y * row_sums(y * g)),)
+
+
+def _softmax(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix | None]:
+    return node.scalars[0] * (y * (g - row_sums(y * g))), None
+
+
+def _rotate(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix | None]:
+    turns = node.inputs[1].data
+    assert turns is not None
+    pairs = turns.shape[1] // 2
+    return rotate(g, np.concatenate([turns[:, :pairs], -turns[:, pairs:]], axis=1)), None
+
+
+def _leaky(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    """Multiply by the slope, which is the mean of both slopes at 0."""
+    plus, minus = node.scalars
+    slope = (0.5 * (plus - minus)) * sign(_input(node, y)) + 0.5 * (plus + minus)
+    return (slope * g,)
+
+
+def _slope(derivative: Callable[[Matrix, Matrix], Matrix]) -> Rule:
+    """Return the rule of a function of single entries; its derivative takes argument and value."""
+    return lambda node, y, g: (derivative(_input(node, y), y) * g,)
+
+
+RULES: dict[str, Rule] = {
+    "combine": _combine, "times": _times, "over": _over,
+    "scale": lambda node, y, g: (node.scalars[0] * g,),
+    "shift": lambda node, y, g: (node.scalars[0] * g,),
+    "multiply_nn": _nn, "multiply_nt": _nt, "multiply_tn": _tn, "gram": _gram, "cogram": _cogram,
+    "transpose": lambda node, y, g: (g.mT,), "reshape": _reshape, "columns": _columns,
+    "concatenate": _concatenate, "diagonal": _diagonal, "rotate": _rotate, "softmax": _softmax,
+    "row_sums": _row_sums, "column_sums": _column_sums, "row_squares": _row_squares,
+    "unit_rows": _unit_rows, "leaky": _leaky, "sign": lambda node, y, g: (None,),
+    "reciprocal": _slope(lambda x, y: -(y * y)), "sqrt": _slope(lambda x, y: 0.5 / y),
+    "exp": _slope(lambda x, y: y), "tanh": _slope(lambda x, y: 1.0 - y * y),
+    "sigmoid": _slope(lambda x, y: y * sigmoid(-x)), "softplus": _slope(lambda x, y: sigmoid(x)),
+    "normal_cdf": _slope(lambda x, y: (2.0 * math.pi) ** -0.5 * exp(-0.5 * (x * x))),
+}  # fmt: skip
+"""The rules by the kinds of operations."""
+
+WITHOUT = {
+    "input", "constant", "normal", "wishart", "activated_gram", "cholesky", "lower", "orthonormal",
+    "arc_cosine", "symmetric",
+}  # fmt: skip
+"""Kinds that gradients do not pass: numbers, factorisations, and what only limits use."""
+
+if missing := OPERATIONS.keys() - RULES.keys() - WITHOUT:
+    raise TypeError(f"operations without a rule for gradients: {sorted(missing)}")
