@@ -24,7 +24,7 @@ from shaped_attention.lazy.deep import DeepNetwork
 from shaped_attention.lazy.deep_runs import Network
 from shaped_attention.lazy.gradient_norms import norms_of_layer
 from shaped_attention.lazy.layer_programs import LayerPrograms
-from shaped_attention.lazy.rows import Rows
+from shaped_attention.rows.rows import Rows
 from shaped_attention.samplers.specification import specify
 
 V0 = sa.equicorrelated(4, 0.2)

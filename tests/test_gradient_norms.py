@@ -9,9 +9,9 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.lazy import forgetting
-from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.matrices import Matrix
-from shaped_attention.lazy.tape import Tape
+from shaped_attention.rows.coordinates import inner
+from shaped_attention.rows.tape import Tape
 from tests.explicit_networks import TWO_EQUAL, Explicit, norms
 
 PLAIN = {"centring": False, "identity": False, "scaled_temperature": False}

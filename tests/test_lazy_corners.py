@@ -13,8 +13,8 @@ from torch import Tensor
 import shaped_attention as sa
 from shaped_attention import lazy
 from shaped_attention.lazy import deep
-from shaped_attention.lazy.coordinates import inner
 from shaped_attention.numerics.primitives import constant, exp, softmax
+from shaped_attention.rows.coordinates import inner
 
 pytestmark = pytest.mark.quick
 

@@ -13,7 +13,7 @@ import shaped_attention as sa
 from shaped_attention import lazy
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy import tangent_rows
-from shaped_attention.lazy.rows import Rows
+from shaped_attention.rows.rows import Rows
 from tests.explicit_networks import projection
 from tests.test_lazy_rules import BLOCKS, TOKENS, eye
 

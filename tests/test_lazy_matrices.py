@@ -8,13 +8,13 @@ import torch
 from scipy import stats
 
 from shaped_attention import lazy
-from shaped_attention.lazy.coordinates import inner
-from shaped_attention.lazy.directions import directions
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source
-from shaped_attention.lazy.spaces import Frame, Open
 from shaped_attention.numerics.draws import Draws
 from shaped_attention.numerics.operations.orthonormal import orthonormal
+from shaped_attention.rows.coordinates import inner
+from shaped_attention.rows.directions import directions
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
+from shaped_attention.rows.spaces import Frame, Open
 
 pytestmark = pytest.mark.quick
 

@@ -9,11 +9,11 @@ import torch
 import shaped_attention as sa
 from shaped_attention import lazy
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.lazy import tape as tapes
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source
-from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.weights import Weights
+from shaped_attention.rows import tape as tapes
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
+from shaped_attention.rows.spaces import Frame
 from tests.explicit_networks import projection
 
 PLAIN = {"centring": False, "identity": False, "scaled_temperature": False}
@@ -95,7 +95,7 @@ def test_gradients_are_those_of_torch(name):
 
 def test_a_missing_rule_is_noticed(monkeypatch):
     """The control: the gradient of plain matrices, such as scores, is dropped."""
-    monkeypatch.setattr("shaped_attention.lazy.rows.give", lambda plain, gradient: None)
+    monkeypatch.setattr("shaped_attention.rows.rows.give", lambda plain, gradient: None)
     ours, theirs = lazy_and_dense(BLOCKS["attention"])
     assert float((ours["tokens"] - theirs["tokens"]).abs().max()) > 1e-3
 

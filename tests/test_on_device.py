@@ -14,8 +14,8 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention import lazy
-from shaped_attention.lazy import directions
 from shaped_attention.numerics import draws
+from shaped_attention.rows import directions
 from shaped_attention.samplers import arguments
 
 V0 = sa.equicorrelated(4, 0.3)

@@ -10,8 +10,8 @@ from scipy import stats
 import shaped_attention as sa
 from shaped_attention.lazy import optimizers
 from shaped_attention.lazy.matrices import Matrix
-from shaped_attention.lazy.rows import Rows
 from shaped_attention.numerics.observables import observables
+from shaped_attention.rows.rows import Rows
 from tests.explicit_networks import TWO_EQUAL, Explicit, norms
 from tests.laws import final
 from tests.test_gradient_norms import GPT, LLAMA

@@ -9,8 +9,8 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.lazy import deep
-from shaped_attention.lazy.joining import cut_rows
-from shaped_attention.lazy.rows import Rows
+from shaped_attention.rows.joining import cut_rows
+from shaped_attention.rows.rows import Rows
 from shaped_attention.samplers.specification import specify
 from tests.explicit_networks import TWO_EQUAL, Explicit
 from tests.test_gradient_norms import GPT

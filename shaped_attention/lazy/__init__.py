@@ -10,6 +10,13 @@ these rows, so the cost does not depend on the width, in forward and backward pa
 steps. See `matrices` for the law and its proof.
 """
 
-import lazy_loader
+from shaped_attention.lazy.derivatives import hvp, jvp, vjp
+from shaped_attention.lazy.layers import Layers
+from shaped_attention.lazy.low_rank import Factors
+from shaped_attention.lazy.matrices import Matrix
+from shaped_attention.lazy.space import Space
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.spaces import Sum
+from shaped_attention.rows.tape import Tape
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = ["Factors", "Layers", "Matrix", "Rows", "Space", "Sum", "Tape", "hvp", "jvp", "vjp"]

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import needs_means
 from shaped_attention.lazy.forgetting import entering_rows, seen_below
-from shaped_attention.lazy.joining import stacked
 from shaped_attention.lazy.layer_programs import LayerPrograms, apart, in_vectors, size_of
 from shaped_attention.lazy.networks import residual_space, start_of
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source
 from shaped_attention.numerics.threads import Team, thread_count
+from shaped_attention.rows.joining import stacked
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
 from shaped_attention.samplers.specification import Specification
 
 Array = NDArray[np.float64]

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block, needs_means
-from shaped_attention.lazy.coordinates import Coordinates, count_entries
 from shaped_attention.lazy.forgetting import Border
-from shaped_attention.lazy.joining import cut_rows, stacked
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.networks import start_of, through_layer
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source
-from shaped_attention.lazy.tape import Tape
-from shaped_attention.lazy.values import Plain
 from shaped_attention.lazy.weights import Weights
 from shaped_attention.numerics.primitives import column_sums, sqrt
+from shaped_attention.rows.coordinates import Coordinates, count_entries
+from shaped_attention.rows.joining import cut_rows, stacked
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
+from shaped_attention.rows.tape import Tape
+from shaped_attention.rows.values import Plain
 from shaped_attention.samplers.specification import Specification
 
 

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from shaped_attention.checks import argument_error
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import unify
 from shaped_attention.lazy.tangent_rows import RowsWithTangent, TwiceDifferentiable
-from shaped_attention.lazy.tape import Tape, recording
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.spaces import unify
+from shaped_attention.rows.tape import Tape, recording
 
 
 def vjp(function: Callable[[Rows], Rows], x: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from shaped_attention.lazy.directions import directions
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import AnySpace, Frame, Sum
-from shaped_attention.lazy.values import Plain, padded, pieces, some_rows, stacked
 from shaped_attention.numerics.primitives import concatenate
+from shaped_attention.rows.directions import directions
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.spaces import AnySpace, Frame, Sum
+from shaped_attention.rows.values import Plain, padded, pieces, some_rows, stacked
 
 
 @dataclass

@@ -14,16 +14,16 @@ from torch import Tensor
 
 from shaped_attention.blocks.base import Layer, pattern_of
 from shaped_attention.checks import argument_error, check_choice
-from shaped_attention.lazy.coordinates import inner
 from shaped_attention.lazy.deep import LayerGradients, total_norm
 from shaped_attention.lazy.deep_runs import Network, deep_networks
 from shaped_attention.lazy.low_rank import length
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.networks import classification, matrix_names
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import Frame
-from shaped_attention.lazy.tape import Tape
 from shaped_attention.results.provenance import recorded
+from shaped_attention.rows.coordinates import inner
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.spaces import Frame
+from shaped_attention.rows.tape import Tape
 from shaped_attention.samplers.specification import Options
 
 Loss: TypeAlias = str | Callable[[Tensor], Tensor]

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from shaped_attention.blocks.base import needs_means
 from shaped_attention.lazy.deep import Measure, PassedLayer
 from shaped_attention.lazy.forgetting import entering_rows, seen_below
-from shaped_attention.lazy.joining import stacked
 from shaped_attention.lazy.networks import residual_space, start_of
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source, number_key
-from shaped_attention.lazy.traced import TracedSource
-from shaped_attention.lazy.values import Plain
 from shaped_attention.numerics.graph import Graph, Shape
 from shaped_attention.numerics.mover import Mover
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.threads import thread_count
+from shaped_attention.rows.joining import stacked
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source, number_key
+from shaped_attention.rows.traced import TracedSource
+from shaped_attention.rows.values import Plain
 from shaped_attention.samplers.specification import Specification
 
 Array = NDArray[np.float64]

@@ -6,11 +6,11 @@ from itertools import chain
 
 from shaped_attention.blocks.base import Layer, pattern_of
 from shaped_attention.checks import argument_error, check_count
-from shaped_attention.lazy.coordinates import Vectors
 from shaped_attention.lazy.networks import through_layer
 from shaped_attention.lazy.parameters import Parameter
-from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.weights import Weights
+from shaped_attention.rows.coordinates import Vectors
+from shaped_attention.rows.rows import Rows
 
 
 class Layers:

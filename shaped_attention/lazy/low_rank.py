@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.lazy.coordinates import inner
-from shaped_attention.lazy.directions import directions
-from shaped_attention.lazy.joining import stacked
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.values import Plain, whole_sum
 from shaped_attention.numerics.primitives import leaky, sqrt
 from shaped_attention.numerics.routines import PIVOT_EPSILONS
+from shaped_attention.rows.coordinates import inner
+from shaped_attention.rows.directions import directions
+from shaped_attention.rows.joining import stacked
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.values import Plain, whole_sum
 
 Coefficient = float | Tensor
 """A number, or one for each sample (B, 1, 1)."""

@@ -21,12 +21,12 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.deep import LayerGradients
 from shaped_attention.lazy.deep_runs import Network, deep_networks
-from shaped_attention.lazy.directions import directions
-from shaped_attention.lazy.joining import cut_rows
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.values import in_one_row, stacked
 from shaped_attention.numerics.primitives import diagonal
 from shaped_attention.results.provenance import recorded
+from shaped_attention.rows.directions import directions
+from shaped_attention.rows.joining import cut_rows
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.values import in_one_row, stacked
 from shaped_attention.samplers.specification import Options
 
 Array = NDArray[np.float64]

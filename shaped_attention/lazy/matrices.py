@@ -26,17 +26,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_positive
-from shaped_attention.lazy.coordinates import Parts, cut, inner
-from shaped_attention.lazy.directions import directions
-from shaped_attention.lazy.joining import stacked
 from shaped_attention.lazy.low_rank import Coefficient, Factors
 from shaped_attention.lazy.parameters import Parameter, scaled
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Stream
-from shaped_attention.lazy.spaces import AnySpace, check_space, settled, unify
-from shaped_attention.lazy.tape import add_gradient, drawn_later, recording, takes_weights
-from shaped_attention.lazy.values import Plain
 from shaped_attention.numerics.primitives import concatenate
+from shaped_attention.rows.coordinates import Parts, cut, inner
+from shaped_attention.rows.directions import directions
+from shaped_attention.rows.joining import stacked
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Stream
+from shaped_attention.rows.spaces import AnySpace, check_space, settled, unify
+from shaped_attention.rows.tape import add_gradient, drawn_later, recording, takes_weights
+from shaped_attention.rows.values import Plain
 
 
 class Revealed:

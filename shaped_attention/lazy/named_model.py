@@ -20,13 +20,13 @@ from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.parameters import at_depth, value_at
 from shaped_attention.lazy.networks import residual_space
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.lazy.spaces import Frame
 from shaped_attention.lazy.stored import Stored
 from shaped_attention.lazy.weights import Weights
 from shaped_attention.numerics.primitives import by_mean_square
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
+from shaped_attention.rows.spaces import Frame
 
 _GPT2 = {
     "layer": "transformer.h", "embedding": "transformer.wte.weight",

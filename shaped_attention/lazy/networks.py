@@ -15,12 +15,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source
+from shaped_attention.blocks.parameters import at_depth, traced
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.lazy.spaces import AnySpace, Frame, Sum
 from shaped_attention.lazy.weights import Weights
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
+from shaped_attention.rows.spaces import AnySpace, Frame, Sum
+from shaped_attention.rows.traced import TracedSource
 from shaped_attention.samplers.memory import check_one_fits, chunk_size, of_rows
 from shaped_attention.samplers.specification import Specification
 
@@ -80,7 +81,9 @@ def through_layer(
     prefix = f"{layer}." if prefix is None else prefix
     for index, block in enumerate(blocks):
         project: Any = weights.block(f"{prefix}{index}")
-        x = block.forward(weights.source.parameters(block, layer / depth), x, project)
+        of_graph = isinstance(weights.source, TracedSource)
+        p = traced(block) if of_graph else at_depth(block, layer / depth)
+        x = block.forward(p, x, project)
     result: Rows = x
     return result
 

@@ -8,11 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from shaped_attention.lazy.coordinates import inner
-from shaped_attention.lazy.joining import members
 from shaped_attention.lazy.low_rank import Coefficient, Factors
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import AnySpace, Sum
+from shaped_attention.rows.coordinates import inner
+from shaped_attention.rows.joining import members
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.spaces import AnySpace, Sum
 
 
 class Holder(Protocol):

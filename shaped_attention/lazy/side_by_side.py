@@ -11,14 +11,14 @@ the rows, and is one like all others.
 
 from __future__ import annotations
 
-from shaped_attention.lazy.coordinates import Parts, cut
-from shaped_attention.lazy.directions import directions
-from shaped_attention.lazy.joining import members
 from shaped_attention.lazy.matrices import Matrix, Revealed
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.spaces import Open, Sum, settled
-from shaped_attention.lazy.tape import add_gradient, drawn_later, recording
-from shaped_attention.lazy.values import Plain
+from shaped_attention.rows.coordinates import Parts, cut
+from shaped_attention.rows.directions import directions
+from shaped_attention.rows.joining import members
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.spaces import Open, Sum, settled
+from shaped_attention.rows.tape import add_gradient, drawn_later, recording
+from shaped_attention.rows.values import Plain
 
 
 class ZeroMatrix(Matrix):

@@ -9,12 +9,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_count
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source
-from shaped_attention.lazy.spaces import Frame
-from shaped_attention.lazy.values import Plain, padded
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.samplers.arguments import device_name
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
+from shaped_attention.rows.spaces import Frame
+from shaped_attention.rows.values import Plain, padded
+from shaped_attention.samplers.arguments import check_dtype, device_name
 
 
 class Space(Frame):
@@ -54,7 +54,9 @@ class Space(Frame):
         device: str | torch.device = "cpu",
         explicit: bool = False,
     ) -> None:
-        super().__init__(n, Source(samples, seed, dtype, device_name(device)), explicit)
+        super().__init__(
+            n, Source(samples, seed, check_dtype(dtype), device_name(device)), explicit
+        )
 
     def beside(self, n: int, explicit: bool = False) -> Space:
         """Return another space of the same network, with its samples, seed, dtype and device."""

@@ -14,14 +14,14 @@ from torch import Tensor
 from shaped_attention.blocks.base import Block, Layer, pattern_of
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.reasons import limit_of, limit_reason
-from shaped_attention.lazy.coordinates import inner, total
 from shaped_attention.lazy.deep import LayerGradients
 from shaped_attention.lazy.deep_runs import Network, deep_networks
 from shaped_attention.lazy.low_rank import frobenius
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.values import stacked
 from shaped_attention.numerics.primitives import concatenate
 from shaped_attention.results.provenance import recorded
+from shaped_attention.rows.coordinates import inner, total
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.values import stacked
 from shaped_attention.samplers.specification import Options
 
 

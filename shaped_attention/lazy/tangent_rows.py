@@ -21,12 +21,12 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
-from shaped_attention.lazy.coordinates import Vectors, is_vector
-from shaped_attention.lazy.entries import explicitly
-from shaped_attention.lazy.joining import joined
-from shaped_attention.lazy.rows import Multiplier, Operators, Rows
-from shaped_attention.lazy.spaces import AnySpace
-from shaped_attention.lazy.values import Plain
+from shaped_attention.rows.coordinates import Vectors, is_vector
+from shaped_attention.rows.entries import explicitly
+from shaped_attention.rows.joining import joined
+from shaped_attention.rows.rows import Multiplier, Operators, Rows
+from shaped_attention.rows.spaces import AnySpace
+from shaped_attention.rows.values import Plain
 
 
 class RowsWithTangent(Operators):

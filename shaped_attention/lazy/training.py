@@ -18,12 +18,12 @@ from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.named_model import NAMES, LibraryModel
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
 from shaped_attention.lazy.optimizers import SGD, Muon, check_parameters
-from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.training_run import LayerNetwork, Network, TrainingRun
 from shaped_attention.numerics.threads import few_threads
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.results.provenance import recorded
+from shaped_attention.rows.sources import Source
 from shaped_attention.samplers.specification import (
     Options,
     Specification,

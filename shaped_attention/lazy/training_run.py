@@ -10,16 +10,16 @@ import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shaped_attention.lazy.coordinates import count_entries, inner
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.named_model import LibraryModel
 from shaped_attention.lazy.networks import classification, start_of, through_layer
 from shaped_attention.lazy.optimizers import Muon, Optimizer, State
-from shaped_attention.lazy.rows import Rows
-from shaped_attention.lazy.sources import Source
-from shaped_attention.lazy.spaces import Frame
-from shaped_attention.lazy.tape import Tape
 from shaped_attention.lazy.weights import Weights
+from shaped_attention.rows.coordinates import count_entries, inner
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
+from shaped_attention.rows.spaces import Frame
+from shaped_attention.rows.tape import Tape
 from shaped_attention.samplers.specification import Specification
 
 Array = NDArray[np.float64]

@@ -11,14 +11,14 @@ import numpy as np
 from shaped_attention.checks import check_count, check_new_name
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.parameters import Parameter
-from shaped_attention.lazy.rows import Rows
 from shaped_attention.lazy.side_by_side import SideBySide, ZeroMatrix
-from shaped_attention.lazy.sources import Source
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.lazy.spaces import AnySpace, Frame, Open
 from shaped_attention.lazy.stored import Stored
 from shaped_attention.lazy.tangent_rows import RowsWithTangent, has_tangent, mixed
-from shaped_attention.lazy.values import differentiable, is_plain
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
+from shaped_attention.rows.spaces import AnySpace, Frame, Open
+from shaped_attention.rows.values import differentiable, is_plain
 
 
 class Weights(dict[str, Parameter]):

@@ -6,8 +6,8 @@ from tests.mutants.mutant import Mutant
 
 _FORGETTING = "shaped_attention/lazy/forgetting.py"
 _MATRICES = "shaped_attention/lazy/matrices.py"
-_ROWS = "shaped_attention/lazy/rows.py"
-_SPACES = "shaped_attention/lazy/spaces.py"
+_ROWS = "shaped_attention/rows/rows.py"
+_SPACES = "shaped_attention/rows/spaces.py"
 _TANGENT_ROWS = "shaped_attention/lazy/tangent_rows.py"
 _ALL_GRADIENTS = "test_lazy_rules.py::test_gradients_are_those_of_torch"
 
@@ -84,7 +84,7 @@ LAZY = [
     ),
     Mutant(
         "lazy-rule-of-broadcast-not-summed",
-        "shaped_attention/lazy/tape.py",
+        "shaped_attention/rows/tape.py",
         "gradient.sum_to_size(plain.shape)",
         "gradient.expand(plain.shape)",
         (_ALL_GRADIENTS, "test_lazy_rules.py::test_rules_against_difference_quotients"),
@@ -154,7 +154,7 @@ LAZY = [
     ),
     Mutant(
         "ones-of-another-vector-after-a-sum",
-        "shaped_attention/lazy/spaces.py",
+        "shaped_attention/rows/spaces.py",
         "self._basis_with_ones(other.padded(ones), rows)",
         "directions(torch.cat([rows, other.padded(ones)], dim=1), rows[:, :0]).units",
         ("test_lazy_matrices.py::test_a_projection_whose_mean_is_known_may_be_added",),
@@ -168,7 +168,7 @@ LAZY = [
     ),
     Mutant(
         "lazy-unit-rows-of-zeros",
-        "shaped_attention/lazy/entries.py",
+        "shaped_attention/rows/entries.py",
         "    some = sign(squares)",
         "    some = 1.0 - sign(squares)",
         ("test_lazy_rules.py::test_gradients_are_those_of_torch[qk-norm]",),
@@ -245,14 +245,14 @@ LAZY = [
     ),
     Mutant(
         "lazy-graph-of-the-loss-freed",
-        "shaped_attention/lazy/tape.py",
+        "shaped_attention/rows/tape.py",
         "loss.sum().backward(retain_graph=True)",
         "loss.sum().backward(retain_graph=keep)",
         ("test_lazy_rules.py::test_a_plain_matrix_may_enter_the_loss_and_multiply_rows",),
     ),
     Mutant(
         "reflection-that-is-a-projection",
-        "shaped_attention/lazy/spaces.py",
+        "shaped_attention/rows/spaces.py",
         "return frame - 2.0 * v.mT @ (v @ frame)",
         "return frame - v.mT @ (v @ frame)",
         (

@@ -12,12 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.checks import check_count
-from shaped_attention.lazy.values import Plain
 from shaped_attention.numerics.draws import Draws, stream_key
-from shaped_attention.samplers.arguments import check_dtype
+from shaped_attention.rows.values import Plain
 
 _MEMORY = 2**33
 """Bytes that rows of one explicit space may take."""
@@ -73,7 +70,7 @@ class Source:
         self,
         samples: int = 1,
         seed: int = 0,
-        dtype: str | torch.dtype = "float64",
+        dtype: torch.dtype | None = None,
         device: str | torch.device = "cpu",
         first: int = 0,
         memory: int = _MEMORY,
@@ -81,7 +78,7 @@ class Source:
         check_count("samples", samples)
         check_count("seed", seed, lowest=0)
         self.seed, self.samples, self.first, self.memory = seed, samples, first, memory
-        self.dtype, self.device = check_dtype(dtype), torch.device(device)
+        self.dtype, self.device = dtype or torch.float64, torch.device(device)
         self.numbers = torch.arange(first, first + samples, device=self.device)
         self.spaces: list[Any] = []
         self.layer: int | None = None
@@ -100,10 +97,6 @@ class Source:
     def draws(self, address: tuple[int, ...], step: int) -> AnyDraws:
         """Return the numbers of a step of a stream, for all samples."""
         return Draws(number_key(self.seed, address), self.numbers, step, 0, self.dtype)
-
-    def parameters(self, block: Block, depth: float) -> Parameters:
-        """Return the parameters of a block at a relative depth."""
-        return at_depth(block, depth)
 
     def constant(self, entries: ArrayLike) -> Plain:
         """Return a plain matrix (r, c) that is the same for all samples."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from shaped_attention.lazy import values
-from shaped_attention.lazy.coordinates import Coordinates, Parts, aligned
-from shaped_attention.lazy.spaces import Sum, unify
-from shaped_attention.lazy.tape import add_gradient, drawn_later, recording
-from shaped_attention.lazy.values import some_rows, zeros
+from shaped_attention.rows import values
+from shaped_attention.rows.coordinates import Coordinates, Parts, aligned
+from shaped_attention.rows.spaces import Sum, unify
+from shaped_attention.rows.tape import add_gradient, drawn_later, recording
+from shaped_attention.rows.values import some_rows, zeros
 
 R = TypeVar("R", bound=Coordinates)
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from shaped_attention.checks import shown
-from shaped_attention.lazy.coordinates import Coordinates, Vectors
-from shaped_attention.lazy.entries import explicitly
-from shaped_attention.lazy.joining import joined
 from shaped_attention.numerics.operations.registry import operands_of
+from shaped_attention.rows.coordinates import Coordinates, Vectors
+from shaped_attention.rows.entries import explicitly
+from shaped_attention.rows.joining import joined
 
 
 def of_rows(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:

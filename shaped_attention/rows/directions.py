@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shaped_attention.lazy.values import Plain, some_columns
 from shaped_attention.numerics.operations.orthonormal import orthonormal
 from shaped_attention.numerics.primitives import row_squares, sqrt
+from shaped_attention.rows.values import Plain, some_columns
 
 
 class Directions(NamedTuple):

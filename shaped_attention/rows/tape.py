@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from shaped_attention.checks import argument_error
-from shaped_attention.lazy.coordinates import Coordinates
 from shaped_attention.numerics.graph import Matrix, Node
 from shaped_attention.numerics.reverse import depends, gradients, of_matrix, of_node
 from shaped_attention.numerics.scalars import Scalar
+from shaped_attention.rows.coordinates import Coordinates
 
 C = TypeVar("C", bound=Coordinates)
 

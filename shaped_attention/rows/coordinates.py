@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from shaped_attention.checks import argument_error
-from shaped_attention.lazy.spaces import AnySpace, Frame, Open, Sum, check_space, settled
-from shaped_attention.lazy.values import Plain, pieces
 from shaped_attention.numerics.graph import Extended
 from shaped_attention.numerics.primitives import concatenate
+from shaped_attention.rows.spaces import AnySpace, Frame, Open, Sum, check_space, settled
+from shaped_attention.rows.values import Plain, pieces
 
 Parts = tuple[Plain, ...]
 

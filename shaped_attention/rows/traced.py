@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.parameters import Parameters, traced
-from shaped_attention.lazy.sources import Source
 from shaped_attention.numerics.draws import slot_number
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import concatenate
+from shaped_attention.rows.sources import Source
 
 
 class TracedSource(Source):
@@ -33,10 +31,6 @@ class TracedSource(Source):
     def filled(self, rows: int, columns: int, number: float) -> Any:
         """Return a constant of equal entries."""
         return self.constant(np.full((rows, columns), number))
-
-    def parameters(self, block: Block, depth: float) -> Parameters:
-        """Return the parameters of a block as formulas, which hold in every layer."""
-        return traced(block)
 
 
 class TracedDraws:

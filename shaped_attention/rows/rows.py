@@ -23,7 +23,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.checks import shown
-from shaped_attention.lazy.coordinates import (
+from shaped_attention.numerics.graph import Matrix
+from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums, sqrt
+from shaped_attention.numerics.scalars import Scalar
+from shaped_attention.rows.coordinates import (
     Coordinates,
     Parts,
     Vectors,
@@ -34,15 +37,12 @@ from shaped_attention.lazy.coordinates import (
     total,
     without_graph,
 )
-from shaped_attention.lazy.entries import explicit_space, explicitly, reciprocal, rsqrt_or_one
-from shaped_attention.lazy.joining import summands
-from shaped_attention.lazy.spaces import unify
-from shaped_attention.lazy.tape import add_gradient, drawn_later, give, leaf
-from shaped_attention.lazy.torch_functions import of_rows
-from shaped_attention.lazy.values import Plain, differentiable
-from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums, sqrt
-from shaped_attention.numerics.scalars import Scalar
+from shaped_attention.rows.entries import explicit_space, explicitly, reciprocal, rsqrt_or_one
+from shaped_attention.rows.joining import summands
+from shaped_attention.rows.spaces import unify
+from shaped_attention.rows.tape import add_gradient, drawn_later, give, leaf
+from shaped_attention.rows.torch_functions import of_rows
+from shaped_attention.rows.values import Plain, differentiable
 
 
 class Multiplier(Protocol):

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from shaped_attention.checks import argument_error, check_count
-from shaped_attention.lazy.directions import directions
-from shaped_attention.lazy.sources import AnyDraws, Source
-from shaped_attention.lazy.values import Plain, padded, some_rows, stacked
 from shaped_attention.numerics.operations.entrywise import sign
 from shaped_attention.numerics.primitives import columns, leaky, unit_rows
+from shaped_attention.rows.directions import directions
+from shaped_attention.rows.sources import AnyDraws, Source
+from shaped_attention.rows.values import Plain, padded, some_rows, stacked
 
 
 class Frame:

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shaped_attention.lazy.coordinates import Coordinates, Vectors
-from shaped_attention.lazy.spaces import Frame, unify
-from shaped_attention.lazy.tape import add_gradient, give, recording
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.entrywise import sign, sqrt
 from shaped_attention.numerics.reverse import gradients, of_matrix
+from shaped_attention.rows.coordinates import Coordinates, Vectors
+from shaped_attention.rows.spaces import Frame, unify
+from shaped_attention.rows.tape import add_gradient, give, recording
 
 
 def explicit_space(rows: Coordinates) -> Frame:

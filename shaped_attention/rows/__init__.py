@@ -1,0 +1,1 @@
+"""Rows of which few directions are known: tokens and projections, exactly in law."""
