@@ -49,11 +49,6 @@ class LinearAttention(Block):
         scores = (project(tokens, n) / n**0.5) @ (project(tokens, n) / n**0.5).mT
         return self.attend(p, scores, n, project(tokens, n) / n**0.5)
 
-    def root(self, p, factor, numbers, width):
-        query = numbers.wishart("queries", factor.shape[-1], width)
-        key = numbers.normal("keys", factor.shape[-1], query.shape[-1])
-        return self.attend(p, factor @ (query @ key.mT) @ factor.mT, width, factor)
-
 
 class SigmoidLimit(Limit):
     """A_1 = G / (2 m tau_0), A_2 = 0: b = gamma^2 |V|^2 V / (4 m^2 tau_0^2)."""
@@ -88,11 +83,6 @@ class SigmoidAttention(Block):
         n = tokens.shape[-1]
         scores = project(tokens, n) @ project(tokens, n).mT / n
         return self.attend(p, scores, n, project(tokens, n) / math.sqrt(n))
-
-    def root(self, p, factor, numbers, width):
-        query = numbers.wishart("queries", factor.shape[-1], width)
-        key = numbers.normal("keys", factor.shape[-1], query.shape[-1])
-        return self.attend(p, factor @ (query @ key.mT) @ factor.mT, width, factor)
 
 
 @dataclass(frozen=True)
@@ -141,6 +131,3 @@ class Unchecked(Block):
 
     def branch(self, p, tokens, project):
         return project(tokens, tokens.shape[-1]) / tokens.shape[-1] ** 0.5
-
-    def root(self, p, factor, numbers, width):
-        return factor

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -15,8 +13,7 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.derived.state import State
-from shaped_attention.numerics.primitives import concatenate, lower, softmax, sqrt
+from shaped_attention.numerics.primitives import softmax
 from tests.laws import same_law
 
 ATTENTION, MLP = ShapedAttention(0.6, 0.5), ShapedMLP(0.7, 0.5, -3.0)
@@ -118,21 +115,26 @@ class WrongDegreesOfFreedom(ShapedAttention):
     """n instead of n - m degrees of freedom for the part of the values orthogonal to X."""
 
     def step(self, p, state, numbers, width):
-        (factor,) = state.factors
-        m = factor.shape[-1]
-        root = self.root(p, factor, numbers, width)
-        gaussian = numbers.normal("branch", m, m)
-        rest = numbers.wishart("branch, orthogonal", m, width)
-        scale = p.gamma / math.sqrt(width)
-        along = sqrt(1 - p.gamma**2) * factor + scale * (root @ gaussian)
-        return State((lower(concatenate([along, scale * (root @ rest)])),))
+        return super().step(p, state, _AllDegrees(numbers, width), width)
+
+
+class _AllDegrees(Numbers):
+    def __init__(self, numbers, width):
+        self._numbers, self._width = numbers, width
+
+    def normal(self, *arguments):
+        return self._numbers.normal(*arguments)
+
+    def wishart(self, name, rows, dof, head=0):
+        whole = self._width if name == "values, orthogonal" else dof
+        return self._numbers.wishart(name, rows, whole, head)
 
 
 class OneSharedHead(ShapedAttention):
     """Heads with the same scores, as if there were one."""
 
-    def root(self, p, factor, numbers, width):
-        return super().root(p, factor, numbers, width)[:1] * self.heads
+    def _logits(self, *arguments):
+        return [next(super()._logits(*arguments))] * self.heads
 
 
 class WithoutCentring(ShapedAttention):

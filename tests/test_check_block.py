@@ -33,6 +33,7 @@ from tests.custom_blocks import (
 from tests.example_biased import BiasedAttention
 from tests.example_gelu import GeluMLP
 from tests.example_linear import Linear, LinearLimit
+from tests.own_roots import OwnRoot
 
 V0 = sa.equicorrelated(2, 0.2)
 
@@ -118,7 +119,7 @@ def limited(base, wrong):
 
 
 @dataclass(frozen=True)
-class WrongRoot(Linear):
+class WrongRoot(OwnRoot, Linear):
     limit = LinearLimit()
 
     def root(self, p, factor, numbers, width):
@@ -133,12 +134,9 @@ class FromSelf(Linear):
     def branch(self, p, tokens, project):
         return self.strength * super().branch(p, tokens, project)
 
-    def root(self, p, factor, numbers, width):
-        return self.strength * factor
-
 
 @dataclass(frozen=True)
-class Centred(Linear):
+class Centred(OwnRoot, Linear):
     """Subtracts the means of the tokens, and does not say so."""
 
     limit = LinearLimit()
@@ -151,7 +149,7 @@ class Centred(Linear):
 
 
 @dataclass(frozen=True)
-class Torch(Linear):
+class Torch(OwnRoot, Linear):
     limit = LinearLimit()
 
     def root(self, p, factor, numbers, width):

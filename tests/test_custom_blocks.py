@@ -25,6 +25,7 @@ from tests.custom_blocks import (
     Unchecked,
 )
 from tests.example_linear import Linear
+from tests.own_roots import OwnRoot
 
 V0 = sa.equicorrelated(2, 0.2)
 
@@ -142,21 +143,6 @@ def test_a_class_keeps_what_it_declares():
     assert Kept.overridden == ("temperature",)
 
 
-def test_the_root_of_another_branch_is_not_inherited():
-    """A class that overrides the branch of one with a root of its own has no chain."""
-
-    @dataclass(frozen=True)
-    class Scaled(LinearAttention):
-        def branch(self, p, tokens, project):
-            return 2.0 * super().branch(p, tokens, project)
-
-    with pytest.raises(
-        ValueError, match="Scaled overrides branch of LinearAttention but does not declare root"
-    ):
-        sa.simulate_chain(Scaled(0.5), V0, width=8, depth=1, samples=2)
-    assert sa.simulate_network(Scaled(0.5), V0, width=8, depth=1, samples=2).sizes["sample"] == 2
-
-
 def test_the_chain_of_another_branch_is_derived():
     """2 lambda gamma X W is the branch of twice the gamma, with the same numbers."""
 
@@ -252,7 +238,7 @@ class Damped(LinearAttention):
 
 
 @dataclass(frozen=True)
-class DampedByMath(LinearAttention):
+class DampedByMath(OwnRoot, LinearAttention):
     def root(self, p, factor, numbers, width):
         return math.exp(-p.tau0) * factor
 
@@ -270,14 +256,14 @@ def test_primitives_act_on_parameters_and_functions_of_math_name_them():
 
 def test_explain_promises_torch_only_where_it_runs():
     @dataclass(frozen=True)
-    class Torch(Linear):
+    class Torch(OwnRoot, Linear):
         limit = Linear.limit
 
         def root(self, p, factor, numbers, width):
             return torch.relu(factor)
 
     @dataclass(frozen=True)
-    class Nothing(Linear):
+    class Nothing(OwnRoot, Linear):
         limit = Linear.limit
 
         def root(self, p, factor, numbers, width):

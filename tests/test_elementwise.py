@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 import shaped_attention as sa
-from shaped_attention.derived.state import State
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.program import Program, assemble
+from shaped_attention.rows.state import State
 from shaped_attention.samplers.steppers import blas
 from tests.emitted import run_alone, run_program
 from tests.laws import with_state
@@ -79,9 +79,6 @@ class Curved(sa.Block):
 
     def branch(self, p: Any, tokens: Any, project: Any) -> Any:
         return 0.0 * tokens
-
-    def root(self, p: Any, factor: Any, numbers: Any, width: int) -> Any:
-        return factor
 
     def step(self, p: Any, state: State, numbers: Any, width: int) -> State:
         return State(tuple(CURVES[self.kind](factor) for factor in state.factors))

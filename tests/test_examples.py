@@ -84,21 +84,21 @@ def limit_run(layer, seed=2, samples=50, **changes):
 
 
 def test_the_limit_of_biased_attention_is_that_of_wide_chains():
-    """KS at n = 256, 3000 samples; the limit with another bias is rejected."""
+    """KS at n = 256, 6000 samples; the limit with another bias is rejected."""
     block = EXAMPLES["biased"]
-    wide = sa.simulate_chain(block, V0, width=256, depth=128, samples=3000, seed=1, progress=False)
-    assert same_law(wide, limit_run(block, 2, 3000, step=1 / 128))
-    assert not same_law(wide, limit_run(TRANSPOSED, 2, 3000, step=1 / 128))
+    wide = sa.simulate_chain(block, V0, width=256, depth=128, samples=6000, seed=1, progress=False)
+    assert same_law(wide, limit_run(block, 2, 6000, step=1 / 128))
+    assert not same_law(wide, limit_run(TRANSPOSED, 2, 6000, step=1 / 128))
 
 
 def test_drift_and_diffusion_of_biased_attention_from_one_layer():
-    """n E[V' - V] within 5 standard errors of 0.002 to 0.02, n Cov(V') within 1%; 2^19 samples.
+    """n E[V' - V] within 5 standard errors of 0.002 to 0.02, n Cov(V') within 1%; 2^20 samples.
 
     The width is 2000, so that the next order is below the errors. With the bias transposed the
     drift is 40 errors away.
     """
     x = np.random.default_rng(0).standard_normal((3, 3))
-    v, n, samples = x @ x.T, 2000, 2**19
+    v, n, samples = x @ x.T, 2000, 2**20
     block = EXAMPLES["biased"]
     one = sa.simulate_chain(block, v, width=n, depth=1, samples=samples, seed=1, progress=False)
     moved = one.V.values[-1] - v

@@ -13,13 +13,14 @@ from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.primitives import cholesky
 from tests.example_gelu import GeluMLP
 from tests.example_linear import Linear
+from tests.own_roots import OwnRoot
 
 BOTH = [sa.ShapedAttention(0.5, mask="causal"), sa.ShapedMLP(0.4)]
 COMPILED = "compiled code on the CPU, torch otherwise"
 
 
 @dataclass(frozen=True)
-class Untraceable(Linear):
+class Untraceable(OwnRoot, Linear):
     """A root that is written for torch alone."""
 
     limit = Linear.limit
@@ -29,7 +30,7 @@ class Untraceable(Linear):
 
 
 @dataclass(frozen=True)
-class Definite(Linear):
+class Definite(OwnRoot, Linear):
     """A root in torch alone that needs a regular covariance."""
 
     limit = Linear.limit
@@ -45,9 +46,9 @@ class Counted(Linear):
     entered = 0
     limit = Linear.limit
 
-    def root(self, p, factor, numbers, width):
+    def branch(self, p, tokens, project):
         type(self).entered += 1
-        return super().root(p, factor, numbers, width)
+        return super().branch(p, tokens, project)
 
 
 def test_each_face_of_a_complete_layer():
@@ -86,15 +87,6 @@ def test_descriptions_are_tried_on_a_regular_covariance():
     assert sa.explain(Definite(0.5)).chain.startswith("torch, in sa.eager() or on other dev")
     narrow = sa.explain(Definite(0.5), tokens=4, width=3).chain
     assert narrow.startswith("none: its description fails: ")
-
-
-def test_a_root_in_place_of_the_derived_one_is_named():
-    """An old block runs as before, and its chain says so; others say nothing."""
-    assert "; Counted by a root of its own in place of" in sa.explain(Counted(0.5)).chain
-    assert "root" not in sa.explain(Linear(0.5)).chain
-    run = {"width": 8, "depth": 3, "samples": 4, "progress": False}
-    old, new = (sa.simulate_chain(x, np.eye(2), **run) for x in (Counted(0.5), Linear(0.5)))
-    np.testing.assert_allclose(old.V, new.V, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("name", "value"), [("tokens", 0), ("width", 0), ("layer", 3)])
@@ -151,7 +143,7 @@ def test_activations_that_are_none_are_refused():
     """An activation acts on single entries; what mixes them cannot be run on blocks of columns."""
 
     @dataclass(frozen=True)
-    class WithRoot(GeluMLP):
+    class WithRoot(OwnRoot, GeluMLP):
         limit = GeluMLP.limit
 
         def root(self, p, factor, numbers, width):

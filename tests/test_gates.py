@@ -24,14 +24,20 @@ def gated(activation: str, gamma: float = 0.7, **options: Any) -> sa.ShapedMLP:
 class SharedColumns(sa.ShapedMLP):
     """A gate that sees the same columns as what it gates: one weight matrix instead of two."""
 
-    def root(self, p: Any, factor: Any, numbers: Any, width: int) -> Any:
+    def step(self, p: Any, state: Any, numbers: Any, width: int) -> Any:
         shared = _Shared()
         shared.numbers = numbers
-        return super().root(p, factor, shared, width)
+        return super().step(p, state, shared, width)
 
 
 class _Shared(Numbers):
     numbers: Numbers
+
+    def normal(self, *arguments: Any) -> Any:
+        return self.numbers.normal(*arguments)
+
+    def wishart(self, *arguments: Any) -> Any:
+        return self.numbers.wishart(*arguments)
 
     def activated_gram(
         self, name: str, factor: Any, count: int, activation: Any, copies: int = 1, head: int = 0

@@ -10,18 +10,9 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.derived.state import State
-from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.numerics.primitives import Numbers, row_squares, sqrt
+from shaped_attention.rows.state import State
 from shaped_attention.samplers.specification import Specification
-from tests.hand_written import (
-    added,
-    branches,
-    centred,
-    divided,
-    root_of,
-    step_of,
-    total_factor,
-)
 from tests.laws import same_law, with_state
 from tests.test_compiled import SINGULAR, assert_same_paths
 
@@ -95,24 +86,23 @@ def test_the_chain_has_the_law_of_networks(name):
     assert same_law(networks(name), law_of(sa.simulate_chain, name, samples=20_000, seed=2))
 
 
+def _by_deviation(tokens):
+    """Divide by the standard deviation, without subtracting the mean."""
+    centred = tokens - tokens.mean(-1, keepdim=True)
+    return tokens / sqrt(row_squares(centred) / tokens.shape[-1])
+
+
 @dataclass(frozen=True)
 class KeepsTheMeans(sa.Normalised):
     """LayerNorm that divides by the standard deviation and does not subtract the mean."""
 
-    def step(self, p, state, numbers, width):
-        return step_of(self, p, state, numbers, width, lambda rows: rows)
+    def _seen(self, p, tokens):
+        return _by_deviation(tokens) if self.place == "before" else tokens
 
-
-def _centred_by_group(rows):
-    return [centred([parts])[0] for parts in rows]
-
-
-@dataclass(frozen=True)
-class MeansOfTheGroup(sa.Normalised):
-    """LayerNorm that subtracts from each group its own means."""
-
-    def step(self, p, state, numbers, width):
-        return step_of(self, p, state, numbers, width, _centred_by_group)
+    def forward(self, p, tokens, project):
+        new = self.inner.skip_weight(p.inner) * tokens
+        new = new + p.inner.gamma * self.branch(p, tokens, project)
+        return _by_deviation(new) if self.place == "after" else new
 
 
 @dataclass(frozen=True)
@@ -127,13 +117,10 @@ class OneMoreDegree(sa.Normalised):
 class MeansWithoutTheBranch(sa.Normalised):
     """Pre-norm whose branch does not reach the means: h' = lambda h."""
 
-    def step(self, p, state, numbers, width):
-        skip = self.inner.skip_weight(p.inner)
-        seen = State(tuple(along for (along,) in centred([[x] for x in state.factors])), True)
-        [[factor]] = divided([[total_factor(seen)]], self.eps, p.gain)
-        root = root_of(self.inner, p.inner, factor, numbers, width)
-        rows = branches(state, root, p.inner.gamma, width, numbers)
-        return added(state, centred(rows), skip)
+    def forward(self, p, tokens, project):
+        branch = self.branch(p, tokens, project)
+        branch = branch - branch.mean(-1, keepdim=True)
+        return self.inner.skip_weight(p.inner) * tokens + p.inner.gamma * branch
 
 
 class _OneMore(Numbers):
@@ -141,13 +128,16 @@ class _OneMore(Numbers):
         self._numbers = numbers
 
     def inside(self, index):
-        return self._numbers.inside(index)
+        return _OneMore(self._numbers.inside(index))
+
+    def again(self):
+        return _OneMore(self._numbers.again())
 
     def normal(self, *arguments):
         return self._numbers.normal(*arguments)
 
     def wishart(self, name, rows, dof, head=0):
-        more = name == "branch, orthogonal"
+        more = name in ("values, orthogonal", "values, 1")
         return self._numbers.wishart(name, rows, dof + more, head)
 
     def activated_gram(self, *arguments):
@@ -165,7 +155,7 @@ class _OneMore(Numbers):
         ("sandwich", normed(SOFTMAX, "before")),
         ("sandwich", normed(SOFTMAX, "branch")),
         ("sandwich, n = m", sa.Normalised(SOFTMAX, "sandwich")),
-        ("heads", MeansOfTheGroup(HEADS, "before", "layer")),
+        ("heads", sa.Normalised(HEADS, "before")),
         ("with a plain block", [sa.Normalised(SOFTMAX), RELU]),
     ],
 )

@@ -48,6 +48,7 @@ ROWS: dict[str, Row] = {
     "product of a transpose": (lambda x: pr.columns(x, 0, 3).mT @ x, WIDE),
     "grams": (lambda x: x @ x.mT + pr.columns(x, 0, 3).mT @ pr.columns(x, 0, 3), WIDE),
     "scaled sum": (lambda x: 2.0 * x - 0.5 * pr.tanh(x), WIDE),
+    "an odd number of entries": (lambda x: 2.0 * x - 0.5 * pr.tanh(x), (3, 5)),
     "parts": (lambda x: pr.concatenate([3.0 * x, x, x * x]), WIDE),
     "turned row": (lambda x: x.mT * pr.column_sums(x.mT), (1, 4)),
     "lower": (lambda x: pr.lower(x) @ pr.compress(x), (3, 5)),

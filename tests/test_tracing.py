@@ -12,11 +12,12 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.blocks.parameters import traced
-from shaped_attention.derived.state import State
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import column_sums, constant, lower, row_squares
 from shaped_attention.numerics.scalars import Scalar
+from shaped_attention.rows.state import State
 from shaped_attention.samplers.steps import traced_chain
+from tests.own_roots import OwnRoot
 
 V0 = sa.equicorrelated(3, 0.2)
 RUN: dict[str, Any] = {"width": 8, "depth": 2, "samples": 3, "progress": False}
@@ -71,7 +72,7 @@ def test_attention_weights_need_no_further_operations() -> None:
 
 
 @dataclass(frozen=True)
-class Described(sa.Block):
+class Described(OwnRoot, sa.Block):
     """A block for tests, whose root is one of those below."""
 
     gamma: float

@@ -21,6 +21,3 @@ class Linear(Block):
     def branch(self, p, tokens, project):
         n = tokens.shape[-1]
         return project(tokens, n) / n**0.5
-
-    def root(self, p, factor, numbers, width):
-        return factor

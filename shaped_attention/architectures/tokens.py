@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from shaped_attention.architectures.model import Embedding, Norm
 from shaped_attention.blocks.normalised import normed
 from shaped_attention.checks import argument_error, check_count, real_array
-from shaped_attention.derived.reveal import Reveal
-from shaped_attention.derived.state import State
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
-from shaped_attention.numerics.primitives import Numbers, lower
+from shaped_attention.numerics.primitives import lower
+from shaped_attention.rows import step
+from shaped_attention.rows.state import State
 from shaped_attention.samplers.task import Task
 
 Array = NDArray[np.float64]
@@ -142,6 +142,4 @@ def normalised(state: State, norm: Norm | None, width: int) -> State:
     """Return the state of tokens after a norm."""
     if norm is None:
         return state
-    reveal = Reveal(state, width, Numbers())
-    tokens: Any = reveal.tokens
-    return reveal.state_of(normed(tokens, norm.kind, norm.eps), state.means)
+    return step.normalised(state, lambda tokens: normed(tokens, norm.kind, norm.eps), width)

@@ -6,11 +6,8 @@ attention. The mathematics is written once, in the notation of torch and the pri
 has been traced into a program.
 
 - `branch` is the block with weight matrices, on tokens (..., m, n): the ground truth. On tensors
-  the weights are real; on rows of revealed spaces (`shaped_attention.derived`) the same text is
+  the weights are real; on rows of revealed spaces (`shaped_attention.rows`) the same text is
   the step of the exact chain, whose random numbers do not grow with n.
-- `root`, an optimisation: a branch ends in Gaussian weights, so that given everything else its n
-  columns are independent N(0, K). With F (m, c) any factor of the covariance, V = F F^T, a block
-  may return any R with R R^T = K, if it knows a shorter way to one than its branch.
 - `limit` describes dV = b(V) dt + noise for the factor (`Limit`), or is the reason why there is no
   limit, as the end of a sentence.
 
@@ -56,13 +53,12 @@ from shaped_attention.blocks.parameters import (
     plain_fields,
 )
 from shaped_attention.checks import argument_error, check_branch
-from shaped_attention.derived.reveal import derived_root, derived_step
-from shaped_attention.derived.rows import Rows
-from shaped_attention.derived.state import State
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.operations.registry import RunsPrimitives
-from shaped_attention.numerics.primitives import M, sqrt
 from shaped_attention.numerics.primitives import Numbers as Numbers
+from shaped_attention.numerics.primitives import sqrt
+from shaped_attention.rows.state import State
+from shaped_attention.rows.step import chain_of
 
 if TYPE_CHECKING:
     from shaped_attention.blocks.limit import Limit
@@ -97,7 +93,7 @@ class Block(ABC):
 
     Subclasses are frozen dataclasses whose fields are plain data: a result stores them, so that it
     can be reproduced from them. lambda is the field `skip` if it exists and is not None, and sqrt(1
-    - gamma^2) otherwise. `fixed` names the numerical fields that `branch`, `root` and `limit` do
+    - gamma^2) otherwise. `fixed` names the numerical fields that `branch` and `limit` do
     not take from their argument `p`: these neither change with depth nor have derivatives.
     """
 
@@ -141,20 +137,6 @@ class Block(ABC):
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the branch of the tokens, with real weight matrices."""
 
-    def root(self, p: Parameters, factor: M, numbers: Numbers, width: int) -> M | list[M]:
-        """Return a root of the covariance of a column of the branch, for a factor of V.
-
-        It is derived from `branch`. A block that overrides it replaces the derived one, which must
-        have the same law at this width. If the columns fall into `groups` of equal size, each with
-        its own covariance, there is a list with one root per group.
-        """
-        return derived_root(self, p, factor, numbers, width)
-
-    @property
-    def has_own_root(self) -> bool:
-        """Whether the class overrides the derived root."""
-        return type(self).root is not Block.root
-
     @property
     def no_chain(self) -> str:
         """The reason why there is no exact chain; empty if there is one."""
@@ -180,9 +162,7 @@ class Block(ABC):
         return sqrt(1.0 - p.gamma**2)
 
     def applied(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
-        """Return the branch; that of rows by the block's own `root`, if it has one."""
-        if isinstance(tokens, Rows) and self.has_own_root:
-            return project.root(self, p, tokens)
+        """Return the branch, of the shape of the tokens."""
         branch = self.branch(p, tokens, project)
         check_branch(self, branch, tokens)
         return branch
@@ -202,7 +182,7 @@ class Block(ABC):
 
     def step(self, p: Parameters, state: State, numbers: Numbers, width: int) -> State:
         """Take the state of layer l to that of layer l + 1, exactly in law at this width."""
-        return derived_step(self, p, state, numbers, width)
+        return chain_of(self, p, state, numbers, width)
 
     def check(self, tokens: int, width: int | None) -> None:
         """Raise ValueError if the block cannot act on this number of tokens at this width."""

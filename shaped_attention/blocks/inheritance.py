@@ -1,8 +1,7 @@
 """What a block must not inherit in silence from a block whose mathematics it overrides.
 
-The limit rests on the other methods, and so does a `root` that a block has in place of the one
-derived from `branch`. A class that overrides one of these declares its own version of
-what rests on it, or says that the parent's still holds, as in ``limit = Parent.limit``.
+The limit rests on the other methods. A class that overrides one of these declares its own limit, or
+says that the parent's still holds, as in ``limit = Parent.limit``.
 """
 
 from __future__ import annotations
@@ -33,19 +32,15 @@ def withdraw_inherited(cls: type, base: type) -> None:
     declared = {name for kind in ahead for name in vars(kind)}
     cls.overridden = tuple(dict.fromkeys((*parent.overridden, *overridden)))  # type: ignore[attr-defined]
     if "limit" not in declared and not isinstance(parent.limit, str):  # type: ignore[attr-defined]
-        cls.limit = _reason(cls, parent, overridden, "limit")  # type: ignore[attr-defined]
-    replaced = parent.root is not base.root  # type: ignore[attr-defined]
-    if replaced and "branch" in overridden and not {"root", "step", "no_chain"} & declared:
-        cls.no_chain = _reason(cls, parent, ["branch"], "root")  # type: ignore[attr-defined]
+        cls.limit = _reason(cls, parent, overridden)  # type: ignore[attr-defined]
 
 
-def _reason(cls: type, parent: type, overridden: list[str], missing: str) -> str:
+def _reason(cls: type, parent: type, overridden: list[str]) -> str:
     *first, last = overridden
     names = f"{', '.join(first)} and {last}" if first else last
     return (
-        f"{cls.__name__} overrides {names} of {parent.__name__} but does not declare {missing}; "
-        f"if the inherited one still holds, add `{missing} = {parent.__name__}.{missing}` to the "
-        "class"
+        f"{cls.__name__} overrides {names} of {parent.__name__} but does not declare limit; "
+        f"if the inherited one still holds, add `limit = {parent.__name__}.limit` to the class"
     )
 
 

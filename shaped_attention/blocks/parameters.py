@@ -117,7 +117,7 @@ def blocks_in(value: Any) -> tuple[Any, ...]:
     """Return the blocks that a field holds: itself, those of a tuple, or none."""
     values = value if isinstance(value, tuple) else (value,)
     # Without an import of `base`, which imports this module.
-    return values if all(callable(getattr(x, "root", None)) for x in values) else ()
+    return values if all(callable(getattr(x, "branch", None)) for x in values) else ()
 
 
 def like(value: Any, blocks: Sequence[Any]) -> Any:
@@ -263,7 +263,6 @@ def bounded(
     ...     gamma: float = bounded(0.0, 1.0)
     ...     tau0: float = bounded(above=0.0, default=1.0)
     ...     def branch(self, p, tokens, project): ...
-    ...     def root(self, p, factor, numbers, width): ...
     >>> Scaled(gamma=1.5)
     Traceback (most recent call last):
     ValueError: gamma must be in [0, 1]; got 1.5

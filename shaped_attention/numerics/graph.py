@@ -84,6 +84,14 @@ class Graph:
         self.nodes.append(new)
         return Matrix(self, new)
 
+    def weighted(self, node: Node, number: Number) -> Matrix:
+        """Return a multiple of a sum, or of parts side by side, whose numbers take it in."""
+        scalars, inputs = [product(number, s) for s in node.scalars], list(node.inputs)
+        for k, x in enumerate(node.inputs):
+            if node.kind == "concatenate" and x.kind == "combine":
+                inputs[k], scalars[k] = self.weighted(x, scalars[k]).node, 1.0
+        return self.node(node.kind, inputs, node.shape, scalars, node.integers, lower=node.lower)
+
     def constant(self, array: NDArray[np.float64]) -> Matrix:
         """Return a constant matrix; equal ones are stored once."""
         entries = np.array(array, dtype=np.float64, order="C")  # which the caller may change
@@ -174,6 +182,8 @@ class Matrix(Operand):
         flat = self.plain()
         if is_one(flat.coefficient):
             return flat
+        if flat.node.kind in ("combine", "concatenate"):
+            return self.graph.weighted(flat.node, flat.coefficient)
         return self.graph.node(
             "scale", (flat.node,), flat.shape, (flat.coefficient,), lower=flat.node.lower
         )

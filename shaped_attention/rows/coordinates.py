@@ -29,6 +29,9 @@ class Coordinates(Vectors):
     matter.
     """
 
+    linear: Any = None
+    """What they are linear in, if nothing is drawn."""
+
     def __init__(
         self,
         space: AnySpace,
@@ -82,11 +85,7 @@ class Coordinates(Vectors):
         if parts is None:
             assert self._make is not None
             make, self._make = self._make, None
-            if torch.is_grad_enabled():
-                with torch.no_grad():
-                    parts = make(self)
-            else:
-                parts = make(self)
+            parts = make(self)
         else:
             whole = zip(self._homes, parts, strict=True)
             parts = tuple(home.now(part, explicit) for (home, explicit), part in whole)
@@ -190,8 +189,3 @@ def pairs(x: Coordinates, y: Coordinates) -> list[tuple[Plain, Plain]]:
 def is_vector(value: Any) -> bool:
     """Return whether this is a tensor (n,), which acts on the entries of rows."""
     return isinstance(value, Tensor) and value.dim() == 1 and len(value) > 1
-
-
-def without_graph(value: Any) -> Any:
-    """Return a number or tensor of which torch does not record the use."""
-    return value.detach() if isinstance(value, Tensor) else value

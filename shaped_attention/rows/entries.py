@@ -13,8 +13,10 @@ from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.entrywise import sign, sqrt
 from shaped_attention.numerics.reverse import gradients, of_matrix
 from shaped_attention.rows.coordinates import Coordinates, Vectors
-from shaped_attention.rows.spaces import Frame, unify
+from shaped_attention.rows.hidden import Hidden, is_mixed
+from shaped_attention.rows.spaces import Frame, RowsError, unify
 from shaped_attention.rows.tape import add_gradient, give, recording
+from shaped_attention.rows.values import is_number
 
 
 def explicit_space(rows: Coordinates) -> Frame:
@@ -27,7 +29,7 @@ def explicit_space(rows: Coordinates) -> Frame:
     """
     spaces = tuple(rows.space)
     if len(spaces) > 1:
-        raise ValueError(
+        raise RowsError(
             f"functions of entries act on one space; got a direct sum of {len(spaces)} spaces: "
             "apply the function to each before they are joined"
         )
@@ -43,9 +45,11 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
     operands = [x for x in args if isinstance(x, Coordinates)]
     inside = [y for x in (*args, *named.values()) if isinstance(x, list | tuple) for y in x]
     if not operands or any(isinstance(x, Coordinates) for x in (*inside, *named.values())):
-        raise ValueError(
+        raise RowsError(
             f"{function.__name__} does not take rows in this form; apply it to x.entries()"
         )
+    if _composes(function, args, named):
+        return _composed(function, args, operands)
     spaces = [explicit_space(x) for x in operands]
     for x in operands[1:]:
         if x.shape[-1] == operands[0].shape[-1]:
@@ -77,6 +81,33 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
 
     tape.note(result, rule)
     return result
+
+
+ENTRYWISE = {
+    "exp", "leaky", "normal_cdf", "sigmoid", "softplus", "sqrt", "tanh", "sign", "add", "mul",
+    "truediv", "pow", "reciprocal",
+}  # fmt: skip
+"""Functions of single entries, of which hidden units can consist."""
+
+
+def _composes(function: Callable[..., Any], args: Sequence[Any], named: Any) -> bool:
+    """Return whether a function of rows can wait: a projection needs their Gram matrix alone."""
+    if function.__name__ not in ENTRYWISE or named:
+        return False
+    return all(
+        (x.is_open and x.linear is not None and not is_mixed(x.linear))
+        if isinstance(x, Coordinates) else is_number(x)
+        for x in args
+    )  # fmt: skip
+
+
+def _composed(function: Callable[..., Any], args: Sequence[Any], operands: Sequence[Any]) -> Any:
+    for x in operands[1:]:
+        x.space = operands[0].space = unify(operands[0].space, x.space)
+    inside = partial(_of_parts, function, args, {})
+    hidden = Hidden.combined(lambda *values: inside(values), [x.linear for x in operands])
+    count = max(x.shape[1] for x in operands)
+    return type(operands[0]).pending(operands[0].space, count, hidden)
 
 
 def _of_parts(function: Callable[..., Any], args: Any, named: Any, parts: Sequence[Any]) -> Any:
@@ -122,12 +153,12 @@ def _space_of(value: Any, spaces: Sequence[Frame]) -> Frame:
         sizes = [space for space in spaces if space.n == value.shape[-1]]
         return sizes[0] if sizes else Frame(value.shape[-1], spaces[0].source, explicit=True)
     if not isinstance(value, Tensor) or not value.is_floating_point():
-        raise ValueError(
+        raise RowsError(
             "a function of the entries of rows must return numbers; one that compares or sorts "
             "acts inside another function, such as torch.relu, or on x.entries()"
         )
     if value.dim() != 3:
-        raise ValueError(
+        raise RowsError(
             "a function of the entries of rows must return rows (samples, r, n); got shape "
             f"{tuple(value.shape)}; x.norm(), x.squares(), x.mean() and x @ y.mT turn rows into "
             "numbers, and x.entries() returns all entries as a tensor"

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from shaped_attention.rows import values
 from shaped_attention.rows.coordinates import Coordinates, Parts, aligned
-from shaped_attention.rows.spaces import Sum, unify
+from shaped_attention.rows.spaces import RowsError, Sum, unify
 from shaped_attention.rows.tape import add_gradient, drawn_later, recording
+from shaped_attention.rows.undrawn import Linear
 from shaped_attention.rows.values import some_rows, zeros
 
 R = TypeVar("R", bound=Coordinates)
@@ -17,13 +18,17 @@ R = TypeVar("R", bound=Coordinates)
 def joined(rows: Sequence[R], dim: int = -1) -> R:
     """Put rows side by side: rows of the direct sum of their spaces."""
     if dim not in (-1, 2):
-        raise ValueError(
+        raise RowsError(
             f"rows are joined side by side, dim=-1, or below each other, dim=1; got dim={dim}"
         )
     counts = [x.shape[1] for x in rows]
     if len(set(counts)) > 1:
-        raise ValueError(f"rows side by side must be equally many; got {counts}")
+        raise RowsError(f"rows side by side must be equally many; got {counts}")
     space = Sum([x.space for x in rows])
+    pending = [x for x in (getattr(x, "linear", None) for x in rows) if isinstance(x, Linear)]
+    if len(pending) == len(rows):
+        first, *rest = pending
+        return type(rows[0]).pending(space, counts[0], first.beside(rest))  # type: ignore[attr-defined]
     needs = any(x.needs_gradient for x in rows)
 
     def rule(g: R) -> None:
@@ -49,15 +54,19 @@ def summands(rows: R, first: int, last: int) -> R:
             columns += part.n
         start += part.n
     if columns != last - first:
-        raise ValueError(f"columns {first} to {last} are not whole parts of the direct sum")
+        raise RowsError(f"columns {first} to {last} are not whole parts of the direct sum")
     return members(rows, chosen)
 
 
 def members(rows: R, numbers: Sequence[int]) -> R:
     """Return the columns of some parts of a direct sum, by their numbers."""
     assert isinstance(rows.space, Sum)
-    places = rows.space.places(numbers)
     parts = [rows.space.parts[i] for i in numbers]
+    pending = getattr(rows, "linear", None)
+    if isinstance(pending, Linear):
+        space = parts[0] if len(parts) == 1 else Sum(parts)
+        return type(rows).pending(space, rows.shape[1], pending.chosen(numbers))  # type: ignore[attr-defined]
+    places = rows.space.places(numbers)
 
     def rule(g: R) -> None:
         zero = [zeros(p, *p.shape[-2:]) for p in rows.parts]

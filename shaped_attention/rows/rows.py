@@ -24,7 +24,7 @@ from torch import Tensor
 
 from shaped_attention.checks import shown
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums, sqrt
+from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums, sqrt, unit_rows
 from shaped_attention.numerics.scalars import Scalar
 from shaped_attention.rows.coordinates import (
     Coordinates,
@@ -35,14 +35,22 @@ from shaped_attention.rows.coordinates import (
     is_vector,
     pairs,
     total,
-    without_graph,
 )
 from shaped_attention.rows.entries import explicit_space, explicitly, reciprocal, rsqrt_or_one
+from shaped_attention.rows.hidden import Hidden
 from shaped_attention.rows.joining import summands
-from shaped_attention.rows.spaces import unify
-from shaped_attention.rows.tape import add_gradient, drawn_later, give, leaf
+from shaped_attention.rows.spaces import AnySpace, RowsError, unify
+from shaped_attention.rows.tape import (
+    add_gradient,
+    drawn_later,
+    give,
+    leaf,
+    recording,
+    without_graph,
+)
 from shaped_attention.rows.torch_functions import of_rows
-from shaped_attention.rows.values import Plain, differentiable
+from shaped_attention.rows.undrawn import Linear, root_of
+from shaped_attention.rows.values import Plain, differentiable, is_number, split
 
 
 class Multiplier(Protocol):
@@ -58,6 +66,9 @@ class Operators(Vectors):
     def __truediv__(self: Any, other: Any) -> Any:
         if isinstance(other, Vectors):
             return explicitly(truediv, self, other)
+        if isinstance(self.linear, Linear) and isinstance(other, float | int):
+            # sqrt n over sqrt n is 1, but sqrt n times 1 / sqrt n need not be.
+            return Rows.pending(self.space, self.shape[1], self.linear.over(other))
         return self * (1.0 / other)
 
     def __rtruediv__(self, other: Any) -> Any:
@@ -72,7 +83,7 @@ class Operators(Vectors):
         if isinstance(value, np.ndarray):
             return source.constant(value)
         if isinstance(value, Tensor) and value.dim() > 2 and len(value) not in (1, source.samples):
-            raise ValueError(
+            raise RowsError(
                 f"the first dimension of a tensor that is combined with rows must be 1, or the "
                 f"number of samples, {source.samples}; got shape {tuple(value.shape)}"
             )
@@ -94,9 +105,13 @@ class Operators(Vectors):
         name = function.__name__
         if name == "row_squares":
             return self.squares()
+        if name == "row_sums":
+            return float(self.shape[-1]) * self.mean(-1, keepdim=True)
         if name == "constant":
             return self._plain(np.asarray(args[0], dtype=np.float64))
         if name == "unit_rows":
+            if recording() is None:
+                return self.like(unit_rows(self.settled().coordinates))
             return self * rsqrt_or_one(self.squares())
         if name == "concatenate":
             return torch.cat(args[0], dim=-1)
@@ -114,8 +129,48 @@ class Operators(Vectors):
 class Rows(Operators, Coordinates):
     """r vectors of a space for each sample; `shape` is (samples, r, n).
 
-    They are made by `Space.normal`, by `Space.rows` and by operations.
+    They are made by `Space.normal`, by `Space.rows` and by operations. `linear` are rows of which
+    nothing is drawn, in terms of Gaussian matrices.
     """
+
+    linear: Linear | Hidden | None = None
+    _root: tuple[Plain, Any] | None = None
+
+    @classmethod
+    def pending(cls, space: AnySpace, count: int, linear: Linear | Hidden) -> Rows:
+        """Return rows of which nothing is drawn before something decides on their space."""
+
+        def drawn(rows: Rows) -> Parts:
+            pending, rows.linear = rows.linear, None
+            if isinstance(pending, Linear):
+                return tuple(pending.coordinates())
+            assert pending is not None
+            explicit_space(rows)
+            return (pending.drawn(),)
+
+        rows = cls(space, None, count, drawn)
+        rows.linear = linear
+        return rows
+
+    def root(self) -> tuple[Plain, Any]:
+        """Return R and a number w with w^2 R R^T = x x^T, for a product with new weights."""
+        if self._root is None:
+            pending, source = self.linear, self.space.source
+            root: Plain | None = None
+            weight: Any = 1.0
+            if isinstance(pending, Hidden) and self.is_open and source.shortens:
+                root, weight = pending.gram_root(self.space.n), pending.weight
+            self._root = split(root_of(self.coordinates)) if root is None else (root, weight)
+        return self._root
+
+    def settled(self) -> Rows:
+        """Decide on the space, if nothing has: that of the tokens if it is as large."""
+        tokens = self.space.source.tokens
+        if tokens is None or not isinstance(self.linear, Linear) or not self.is_open:
+            return self
+        if self.space.n == tokens.n and len(self.linear.terms) <= len(tuple(tokens)):
+            self.space = unify(self.space, tokens)
+        return self
 
     def __getattr__(self, name: str) -> Any:
         kind = type(self).__name__
@@ -135,7 +190,7 @@ class Rows(Operators, Coordinates):
         match index:
             case (slice(start=None, stop=None, step=None), slice() | list() as chosen):
                 return self.__rmatmul__(np.eye(self.shape[1])[chosen])
-        raise ValueError(
+        raise RowsError(
             "rows are selected by x[:, 1:3] or x[:, [0, 2]]; to select entries or samples, index "
             "x.entries()"
         )
@@ -167,9 +222,15 @@ class Rows(Operators, Coordinates):
         if is_vector(other):
             return explicitly(add, self, other)
         if not isinstance(other, Rows):
+            if self.linear is not None and self.is_open and is_number(other):
+                return explicitly(add, self, other)
             return self + self._constant(other)
+        if isinstance(self.linear, Hidden) or isinstance(other.linear, Hidden):
+            return explicitly(add, self, other)
         self.space = other.space = unify(self.space, other.space)
         ours, theirs = self.shape[1], other.shape[1]
+        if self.linear is not None or other.linear is not None:
+            return self._added(other, max(ours, theirs))
 
         def rule(g: Rows) -> None:
             add_gradient(self, g.summed(ours))
@@ -177,13 +238,30 @@ class Rows(Operators, Coordinates):
 
         return self._linear([self, other], max(ours, theirs), add, rule)
 
+    def _added(self, other: Rows, count: int) -> Rows:
+        """Return the sum with rows of which at least one side is not drawn."""
+        x, y = (z if z.shape[1] == count else z.repeated(count) for z in (self, other))
+        a, b = x.linear, y.linear
+        assert not isinstance(a, Hidden)
+        assert not isinstance(b, Hidden)
+        if a is not None and b is not None and len(a.terms) == len(b.terms):
+            return Rows.pending(self.space, count, a.plus(b))
+        known, pending = (x, b) if b is not None else (y, a)
+        assert pending is not None
+        return Rows(self.space, tuple(pending.coordinates(known=known.parts)))
+
+    def repeated(self, count: int) -> Rows:
+        """Return a single row as often as asked for."""
+        return self.__rmatmul__(np.ones((count, 1)))
+
     def _constant(self, column: Any) -> Rows:
         """Return the vectors with equal entries, from a number or a column (B, r, 1)."""
         if isinstance(column, Tensor | Matrix) and len(column.shape) > 1 and column.shape[-1] != 1:
-            raise ValueError(
+            raise RowsError(
                 "only rows, or one number per row, can be added to rows; got shape "
                 f"{tuple(column.shape)}; Space.rows makes rows of a tensor"
             )
+        self.settled()
         one = Rows(self.space, tuple(s.ones() * s.n**0.5 for s in self.space))
         if not isinstance(column, Tensor | Matrix):
             return column * one
@@ -197,16 +275,23 @@ class Rows(Operators, Coordinates):
             return self
         return Rows(self.space, tuple(column_sums(part) for part in self.parts))
 
-    def __mul__(self, other: Any) -> Rows:
-        other = self._plain(other)
+    def __mul__(self, factor: Any) -> Rows:
+        other: Any = self._plain(factor)
         if not isinstance(other, Rows | Tensor | Matrix | Scalar | int | float | np.number):
             return NotImplemented
+        if isinstance(other, Rows) and (self.shape[-1] == 1) != (other.shape[-1] == 1):
+            many, one = (self, other) if other.shape[-1] == 1 else (other, self)
+            return many * one.entries()
         if isinstance(other, Rows) or is_vector(other):
             return explicitly(mul, self, other)
         if isinstance(other, Tensor | Matrix) and len(other.shape) > 1 and other.shape[-1] != 1:
-            raise ValueError(
+            raise RowsError(
                 f"rows can only be scaled by one number per row; got shape {tuple(other.shape)}"
             )
+        if self.linear is not None and is_number(other):
+            return Rows.pending(self.space, self.shape[1], self.linear.scaled(other))
+        if isinstance(self.linear, Linear):
+            return Rows.pending(self.space, self.shape[1], self.linear.by_row(factor))
 
         def rule(g: Rows) -> None:
             if differentiable(other):
@@ -225,14 +310,17 @@ class Rows(Operators, Coordinates):
         """Mix the rows by a plain matrix."""
         mixing = self._plain(mixing)
         if not isinstance(mixing, Tensor | Matrix):
-            raise ValueError(
+            raise RowsError(
                 "only plain matrices mix rows (A @ x); a Matrix W multiplies them as x @ W"
             )
         if len(mixing.shape) < 2 or mixing.shape[-1] != self.shape[1]:
-            raise ValueError(
+            raise RowsError(
                 f"a matrix that mixes {self.shape[1]} rows must have {self.shape[1]} columns; got "
                 f"shape {tuple(mixing.shape)}"
             )
+        if self.linear is not None:
+            matrix: Any = mixing
+            return Rows.pending(self.space, matrix.shape[-2], self.linear.mixed(matrix))
         plain = without_graph(mixing)
 
         def rule(g: Rows) -> None:
@@ -258,7 +346,7 @@ class Rows(Operators, Coordinates):
         if isinstance(other, Tensor | Matrix):
             return explicitly(matmul, self, other)
         if not hasattr(other, "after"):
-            raise ValueError(
+            raise RowsError(
                 "rows are multiplied by a Matrix W (x @ W, x @ W.T), by the transpose of rows "
                 f"(x @ y.mT) or by a tensor; got {shown(other)}"
             )
@@ -270,14 +358,15 @@ class Rows(Operators, Coordinates):
 
     def squares(self) -> Any:
         """Return the squared lengths of the rows."""
+        self.settled()
         value = total([row_squares(part) for part in self.parts])
         return leaf(value, self.needs_gradient, lambda g: add_gradient(self, (2.0 * g) * self))
 
     def mean(self, dim: int = -1, keepdim: bool = True) -> Any:
         """Return the means of the entries of each row."""
         if dim not in (-1, 2) or not keepdim:
-            raise ValueError("the mean of rows is over their entries: mean(-1, keepdim=True)")
-        spaces = tuple(self.space)
+            raise RowsError("the mean of rows is over their entries: mean(-1, keepdim=True)")
+        spaces = tuple(self.settled().space)
         n = sum(s.n for s in spaces)
         one = Rows(self.space, tuple(s.ones() * (s.n**0.5 / n) for s in spaces))
         return self @ one.mT
@@ -301,9 +390,23 @@ class Columns:
         """Return x y^T."""
         y = self.rows
         x.space = y.space = unify(x.space, y.space)
+        if x.space.source.shortens and x is not y:
+            if isinstance(x.linear, Linear):
+                return _one_side(x.linear, y)
+            if isinstance(y.linear, Linear):
+                return _one_side(y.linear, x).mT
 
         def rule(g: Any) -> None:
             add_gradient(x, g @ y)
             add_gradient(y, g.mT @ x)
 
         return leaf(inner(x, y), x.needs_gradient or y.needs_gradient, rule)
+
+
+def _one_side(x: Linear, y: Rows) -> Plain:
+    """Return x y^T: y is drawn, and x along its frame alone, since the rest does not matter."""
+    others = y.parts
+    if any(frame.explicit for frame in y.space):
+        return total([a @ b.mT for a, b in zip(x.coordinates(), y.parts, strict=True)])
+    mine = x.coordinates(whole=False)
+    return total([a @ b.mT for a, b in zip(mine, others, strict=True)])

@@ -38,6 +38,16 @@ class AnyDraws(Protocol):
         """Return [G, B] with normals G (m, known), and B B^T ~ Wishart_m(dof, I)."""
 
 
+class AnyStream(Protocol):
+    """Random numbers of one matrix: each call of `draws` gives the next ones."""
+
+    def draws(self) -> Any:
+        """Return the next numbers."""
+
+    def part(self, number: int, count: int) -> AnyStream:
+        """Return the numbers of one of several blocks of columns."""
+
+
 class Stream:
     """Random numbers of one matrix or space: each call of `draws` gives the next ones.
 
@@ -77,6 +87,8 @@ class Source:
     ) -> None:
         check_count("samples", samples)
         check_count("seed", seed, lowest=0)
+        self.tokens: Any = None
+        self.shortens = False
         self.seed, self.samples, self.first, self.memory = seed, samples, first, memory
         self.dtype, self.device = dtype or torch.float64, torch.device(device)
         self.numbers = torch.arange(first, first + samples, device=self.device)

@@ -24,6 +24,10 @@ from shaped_attention.rows.sources import AnyDraws, Source
 from shaped_attention.rows.values import Plain, padded, some_rows, stacked
 
 
+class RowsError(ValueError):
+    """Rows cannot do what is asked of them; the message says why."""
+
+
 class Frame:
     """R^n with an orthonormal frame that grows: a `space.Space` without methods that make rows.
 
@@ -139,7 +143,7 @@ class Frame:
         source = self.source
         size = source.samples * rows * self.n * source.dtype.itemsize
         if size > source.memory:
-            raise ValueError(
+            raise RowsError(
                 f"a function of entries makes all {self.n} columns explicit, which takes "
                 f"{size / 2**30:.3g} GiB, more than the {source.memory / 2**30:.3g} GiB allowed; "
                 "fewer columns, rows or samples need less"
@@ -279,13 +283,13 @@ def _one(left: Frame, right: Frame) -> Frame:
     raise _mismatch(left, right)
 
 
-def _mismatch(left: AnySpace, right: AnySpace) -> ValueError:
+def _mismatch(left: AnySpace, right: AnySpace) -> RowsError:
     if left.source is not right.source:
-        return ValueError(
+        return RowsError(
             "rows of two networks cannot be combined; create the other spaces of a network by "
             "space.beside(n)"
         )
-    return ValueError(
+    return RowsError(
         f"rows of different spaces, with {left.n} and {right.n} columns, cannot be combined; a "
         "Matrix takes rows from one space to another"
     )

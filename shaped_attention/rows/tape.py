@@ -231,3 +231,8 @@ def give(plain: Any, gradient: Any) -> None:
     if isinstance(plain, Tensor) and plain.requires_grad:
         with torch.enable_grad():
             plain.backward(gradient.sum_to_size(plain.shape), retain_graph=True)
+
+
+def without_graph(value: Any) -> Any:
+    """Return a number or tensor of which torch does not record the use while a tape does."""
+    return value.detach() if isinstance(value, Tensor) and recording() is not None else value

@@ -14,13 +14,14 @@ from shaped_attention.numerics.operations.registry import operands_of
 from shaped_attention.rows.coordinates import Coordinates, Vectors
 from shaped_attention.rows.entries import explicitly
 from shaped_attention.rows.joining import joined
+from shaped_attention.rows.spaces import RowsError
 
 
 def of_rows(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Return a function of torch of rows: as operators of rows, or of their entries."""
     args = (*args, *(named.pop(key) for key in _OPERANDS if key in named))
     if not any(isinstance(x, Vectors) for x in operands_of((*args, *named.values()))):
-        raise ValueError(
+        raise RowsError(
             f"{function.__name__} needs rows: a Matrix multiplies rows only, x @ W; Space.rows "
             "makes rows of a tensor"
         )
@@ -54,7 +55,7 @@ def _together(rows: Any, dim: int = 0) -> Any:
     """Put rows beside each other, or below each other, as torch's `cat`."""
     for x in rows:
         if not isinstance(x, Vectors):
-            raise ValueError(
+            raise RowsError(
                 f"rows are joined with rows only; got {shown(x)}; Space.rows makes rows of a tensor"
             )
     if dim not in (1, -2):
@@ -68,7 +69,7 @@ def _together(rows: Any, dim: int = 0) -> Any:
 
 
 def _stack(rows: Any, dim: int = 0) -> Any:
-    raise ValueError(
+    raise RowsError(
         "rows stay rows (samples, r, n), without another dimension: torch.cat([x, y], dim=1) puts "
         "them below each other"
     )

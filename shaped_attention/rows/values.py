@@ -5,6 +5,7 @@ What is written in operators, in primitives and in these functions runs on both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
@@ -84,9 +85,23 @@ def in_one_row(x: Plain) -> Plain:
     return flat.graph.node("reshape", (flat.node,), (1, rows * width))
 
 
+def split(x: Plain) -> tuple[Plain, float]:
+    """Return a matrix and the number that it is multiplied by."""
+    if isinstance(x, Matrix) and isinstance(x.coefficient, float | int):
+        return Matrix(x.graph, x.node, 1.0, x.transposed), x.coefficient
+    return x, 1.0
+
+
 def is_plain(x: object) -> bool:
     """Return whether this is a plain matrix."""
     return isinstance(x, Tensor | Matrix)
+
+
+def is_number(x: object) -> bool:
+    """Return whether this is a number or a parameter, the same for all rows."""
+    if isinstance(x, Tensor | np.ndarray | np.generic):
+        return x.ndim < 2 and math.prod(x.shape) == 1
+    return not hasattr(x, "shape")
 
 
 def differentiable(x: object) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,14 +24,19 @@ Layers = Sequence[Sequence[Block]]
 
 @dataclass(frozen=True)
 class Explanation:
-    """What runs the network, chain and limit of a layer; printing it gives one line for each."""
+    """What runs the network, chain and limit of a layer; printing it gives one line for each.
+
+    `draws` are the matrices of random numbers that a step of the chain draws, with their sizes.
+    """
 
     network: str
     chain: str
     limit: str
+    draws: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"network  {self.network}\nchain    {self.chain}\nlimit    {self.limit}"
+        lines = [f"network  {self.network}", f"chain    {self.chain}", f"limit    {self.limit}"]
+        return "\n".join([*lines, *(f"draws    {text}" for text in self.draws)])
 
 
 def explain(layer: Layer, tokens: int = 4, width: int = 256) -> Explanation:
@@ -50,6 +56,10 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256) -> Explanation:
     network  torch, with real weight matrices
     chain    compiled code on the CPU, torch otherwise
     limit    none: without centring a layer changes V by order 1, not 1/n (centring=False)
+    draws    keys, 4 x 4: root of a Wishart matrix with 256 degrees of freedom
+    draws    queries, 4 x 4: normals
+    draws    values, 4 x 4: normals
+    draws    values, orthogonal, 4 x 4: root of a Wishart matrix with 252 degrees of freedom
     """
     check_count("tokens", tokens)
     check_width("width", width)
@@ -58,11 +68,9 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256) -> Explanation:
     no_chain = _first(blocks, lambda block: block.no_chain) or no_network
     no_limit = _first(blocks, limit_reason) or _size_reason(blocks, tokens, None)
     chain = no_chain or _runs(pattern, tokens, width)
-    own = dict.fromkeys(type(x).__name__ for x in blocks if x.has_own_root)
-    if own and not no_chain:
-        chain += f"; {' and '.join(own)} by a root of its own in place of the derived one"
     limit = no_limit or _runs(pattern, tokens, None)
-    return Explanation(no_network or "torch, with real weight matrices", chain, limit)
+    draws = () if no_chain else _draws(pattern, tokens, width)
+    return Explanation(no_network or "torch, with real weight matrices", chain, limit, draws)
 
 
 def _first(blocks: Sequence[Block], reason: Callable[[Block], str]) -> str:
@@ -98,6 +106,25 @@ def _runs(pattern: Layers, tokens: int, width: int | None) -> str:
         return f"torch, in sa.eager() or on other devices; it cannot be traced: {error}"
     few = width is not None and tokens <= MOST_TOKENS and available()
     return f"{stepper.name} on the CPU{' and on CUDA devices' if few else ''}, torch otherwise"
+
+
+def _draws(pattern: Layers, tokens: int, width: int) -> tuple[str, ...]:
+    """Describe the random numbers of a step of the chain; none if it cannot be traced."""
+    try:
+        programs = _stepper(pattern, tokens, width)[1].task.programs
+    except (ArithmeticError, LookupError, RuntimeError, ValueError):
+        return ()
+    counts: Counter[str] = Counter()
+    for node in (x for program in programs for x in program.nodes if x.address is not None):
+        _, name = cast(tuple[object, str], node.address)
+        rows, columns = node.shape
+        what = "normals"
+        if node.kind == "wishart":
+            what = f"root of a Wishart matrix with {node.scalars[0]:.0f} degrees of freedom"
+        elif node.kind == "activated_gram":
+            what = f"Gram matrix of {node.integers[1]} hidden units"
+        counts[f"{name}, {rows} x {columns}: {what}"] += 1
+    return tuple(f"{text}, {n} times" if n > 1 else text for text, n in counts.items())
 
 
 def _stepper(pattern: Layers, tokens: int, width: int | None) -> tuple[Any, Stepper]:

@@ -60,8 +60,8 @@ _eager: ContextVar[bool] = ContextVar("eager", default=False)
 def eager() -> Iterator[None]:
     """Run blocks as they are written: samplers called inside use torch, never compiled code.
 
-    A debugger then stops inside `root`, `limit` or `step` of a block, once per layer, with tensors
-    (samples, m, c) to inspect. The random numbers are the same, and the paths agree with those of
+    A debugger then stops inside `branch`, `limit` or `step` of a block, once per layer; tensors are
+    (samples, m, c). The random numbers are the same, and the paths agree with those of
     compiled code to rounding. The setting applies to calls made in this thread; the chunks of such
     a call still run on several threads.
 

@@ -27,8 +27,6 @@ import numpy as np
 from shaped_attention.blocks.base import Block, needs_means
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.reasons import limit_of
-from shaped_attention.derived.reveal import seen_weights
-from shaped_attention.derived.state import State, factor_columns
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.mover import table_of
@@ -45,6 +43,8 @@ from shaped_attention.numerics.primitives import (
 )
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import mean_decay
+from shaped_attention.rows.state import State, factor_columns
+from shaped_attention.rows.step import seen_weights
 
 if TYPE_CHECKING:
     from shaped_attention.blocks.limit import Limit

@@ -74,9 +74,9 @@ ARCHITECTURES = [
     ),
     Mutant(
         "eps-of-the-sum-over-groups",
-        "shaped_attention/derived/rows.py",
-        "added = eps / self.reveal.size",
-        "added = eps / self.reveal.width",
+        "shaped_attention/numerics/operations/sums.py",
+        "by_length(rows, size * eps)",
+        "by_length(rows, eps)",
         ("test_normalised.py::test_eps_is_added_to_the_mean_square[simulate_chain-inner1]",),
     ),
     Mutant(

@@ -16,9 +16,9 @@ _ROTATIONS = "shaped_attention/blocks/rotations.py"
 ATTENTION = [
     Mutant(
         "attention-root-one-key-less",
-        "shaped_attention/derived/spaces.py",
-        "left = space.size - sum(space.segments)",
-        "left = space.size - sum(space.segments) - 1",
+        "shaped_attention/rows/undrawn.py",
+        "rest = frame.n - frame.size if whole else 0",
+        "rest = frame.n - frame.size - 1 if whole else 0",
         ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
     ),
     Mutant(
@@ -138,20 +138,13 @@ ATTENTION = [
         _ATTENTION_SCORES,
         "(*x.shape[:-2], 1, 1), math.sqrt(variance))",
         "(*x.shape[:-2], 1, 1), variance)",
-        ("test_derived_roots.py::test_same_paths[attention, biases]",),
+        ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[rope, biases]",),
     ),
     Mutant(
         "heads-groups-as-wide-as-all",
-        "shaped_attention/derived/reveal.py",
-        "self.size = width // self.groups",
+        "shaped_attention/rows/step.py",
+        "self.size = width // len(state.factors)",
         "self.size = width",
-        ("test_chain_law.py::test_members_and_edges_of_the_family[two heads]",),
-    ),
-    Mutant(
-        "heads-total-not-mean",
-        "shaped_attention/derived/rows.py",
-        "value = self.value if weight == 1.0 else self.value / weight",
-        "value = self.value",
         ("test_chain_law.py::test_members_and_edges_of_the_family[two heads]",),
     ),
     Mutant(

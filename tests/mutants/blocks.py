@@ -19,9 +19,9 @@ _STEPS = "shaped_attention/samplers/steps.py"
 BLOCKS = [
     Mutant(
         "branch-wishart-dof-width",
-        "shaped_attention/derived/spaces.py",
-        "left = space.size - sum(space.segments)",
-        "left = space.size",
+        "shaped_attention/rows/undrawn.py",
+        "rest = frame.n - frame.size if whole else 0",
+        "rest = frame.n if whole else 0",
         ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
     ),
     Mutant(
@@ -85,20 +85,20 @@ BLOCKS = [
         "shaped_attention/blocks/normalised.py",
         'before = self.place in ("before", "sandwich")',
         "before = True",
-        ("test_derived_roots.py::test_same_paths[after, rms, eps=0.0, attention]",),
+        ("test_normalised.py::test_norms_are_those_of_torch[rms-after-0.0-1.0]",),
     ),
     Mutant(
         "normalised-rms-over-width-less-one",
         "shaped_attention/blocks/normalised.py",
         "    return by_mean_square(tokens, eps)",
         "    return by_mean_square(tokens, eps) * (1.0 - 1.0 / tokens.shape[-1]) ** 0.5",
-        ("test_derived_roots.py::test_same_paths[before, rms, eps=0.0, attention]",),
+        ("test_normalised.py::test_norms_are_those_of_torch[rms-before-0.0-1.0]",),
     ),
     Mutant(
         "normalised-eps-outside-the-root",
-        "shaped_attention/derived/products.py",
-        "sqrt(total([row_squares(x) for x in flat]) + eps)",
-        "(sqrt(total([row_squares(x) for x in flat])) + eps)",
+        "shaped_attention/numerics/operations/sums.py",
+        "rows / sqrt(row_squares(rows) + eps)",
+        "rows / (sqrt(row_squares(rows)) + eps)",
         ("test_normalised.py::test_eps_is_added_to_the_mean_square[simulate_chain-inner1]",),
     ),
     Mutant(
@@ -106,11 +106,11 @@ BLOCKS = [
         "shaped_attention/blocks/normalised.py",
         "tokens = tokens - tokens.mean(-1, keepdim=True)",
         "tokens = tokens - 0.0 * tokens.mean(-1, keepdim=True)",
-        ("test_derived_roots.py::test_same_paths[after, layer, eps=0.0, attention]",),
+        ("test_normalised.py::test_norms_are_those_of_torch[layer-after-0.0-1.0]",),
     ),
     Mutant(
         "layer-norm-factor-loses-its-means",
-        "shaped_attention/derived/state.py",
+        "shaped_attention/rows/state.py",
         "first, body = columns(along, 0, 1)",
         "first, body = 0.0 * columns(along, 0, 1)",
         ("test_layer_norm.py::test_the_chain_has_the_law_of_networks[before]",),
@@ -193,13 +193,6 @@ BLOCKS = [
         ("test_gates.py::test_gated_networks_can_be_trained",),
     ),
     Mutant(
-        "branch-orthogonal-part-without-root",
-        "shaped_attention/derived/parts.py",
-        "return fresh if known is None else known + fresh",
-        "return drawn.blocks[k] if known is None else known + fresh",
-        ("test_chain_law.py::test_members_and_edges_of_the_family[width m + 2]",),
-    ),
-    Mutant(
         "limit-default-rate-of-one-matrix",
         _LIMIT,
         "return 2.0 * p.gamma**2",
@@ -239,7 +232,7 @@ BLOCKS = [
         "shaped_attention/blocks/parallel.py",
         "q.gamma * block.applied(",
         "q.gamma**2 * block.applied(",
-        ("test_derived_roots.py::test_same_paths[parallel]",),
+        ("test_starts.py::test_the_limit_of_parallel_branches",),
     ),
     Mutant(
         "pattern-rate-of-all-layers",

@@ -6,7 +6,6 @@ from tests.mutants.architectures import ARCHITECTURES
 from tests.mutants.attention import ATTENTION
 from tests.mutants.blocks import BLOCKS
 from tests.mutants.configurations import CONFIGURATIONS
-from tests.mutants.derived import DERIVED
 from tests.mutants.emission import EMISSION
 from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
@@ -16,6 +15,7 @@ from tests.mutants.normalised_limit import NORMALISED_LIMIT
 from tests.mutants.paths import PATHS
 from tests.mutants.programs import PROGRAMS
 from tests.mutants.reverse import REVERSE
+from tests.mutants.rows import ROWS
 from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
 from tests.mutants.stopping import STOPPING
@@ -28,7 +28,7 @@ MUTANTS: list[Mutant] = [
     *ATTENTION,
     *BLOCKS,
     *CONFIGURATIONS,
-    *DERIVED,
+    *ROWS,
     *REVERSE,
     *PATHS,
     *PROGRAMS,

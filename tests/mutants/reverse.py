@@ -61,7 +61,7 @@ REVERSE = [
         _NUMBERS,
     ),
     Mutant(
-        "chi-variables-in-the-slot-of-the-normals-beside-them", _LAZY + "traced.py",
+        "chi-variables-in-the-slot-of-the-normals-beside-them", "shaped_attention/rows/traced.py",
         "        self._next += slots\n", "        self._next += 1\n",
         _NUMBERS,
     ),

@@ -31,9 +31,13 @@ from shaped_attention.numerics.routines import PIVOT_EPSILONS, Array
 
 
 def _traced_lower(root: Matrix) -> Matrix:
-    flat = root.value()
+    number = root.coefficient
+    sums = root.node.kind in ("combine", "concatenate")  # whose numbers take the coefficient in
+    known = isinstance(number, float | int) and number > 0.0 and not sums
+    flat = root.plain() if known else root.value()
     rows = flat.shape[0]
-    return flat.graph.node("lower", (flat.node,), (rows, rows), lower=True)
+    result = flat.graph.node("lower", (flat.node,), (rows, rows), lower=True)
+    return number * result if known else result
 
 
 def stacked(parts: Sequence[M]) -> M:

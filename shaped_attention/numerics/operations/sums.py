@@ -82,8 +82,6 @@ def unit_rows(matrix: M) -> M:
 
 def by_length(rows: M, eps: float) -> M:
     """Divide rows by sqrt(squared length + eps); with eps = 0 a row of zeros is unchanged."""
-    if hasattr(rows, "by_length"):  # rows of revealed spaces, which wait
-        return rows.by_length(eps)
     return unit_rows(rows) if eps == 0.0 else rows / sqrt(row_squares(rows) + eps)
 
 

@@ -20,11 +20,11 @@ import torch
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.reasons import limit_reason
-from shaped_attention.derived.spaces import DerivationError
-from shaped_attention.derived.state import State, covariance
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.primitives import cholesky
+from shaped_attention.rows.state import State, covariance
+from shaped_attention.rows.step import root_of_branch
 from shaped_attention.statistics.block_checks.report import (
     UNRESOLVED,
     Array,
@@ -124,8 +124,9 @@ class WideLayer:
         numbers = Signed(Keys(self.trial.seed, "derived"), samples, 0, place=(0,), row=row)
         factor = cholesky(v).expand(count, -1, -1)
         if means:
-            roots = block.root(p, factor, numbers, width)
-            k = covariance(State(tuple(roots) if isinstance(roots, list) else (roots,)))
+            roots = root_of_branch(block, p, factor, numbers, width)
+            assert roots is not None
+            k = covariance(State(tuple(roots)))
             new = float(block.skip_weight(p)) ** 2 * v + float(p.gamma) ** 2 * k
         else:
             new = covariance(block.step(p, State((factor,) * block.groups), numbers, width))
@@ -148,11 +149,9 @@ class WideLayer:
         block = self.trial.block
         if type(block).step is not Block.step or type(block).forward is not Block.forward:
             return False
-        try:
-            self.increments(block.groups * _WIDTHS[0], 0, 1, 0, True)
-        except DerivationError:
-            return False
-        return True
+        numbers = Signed(Keys(self.trial.seed, "derived"), torch.arange(1), 0, place=(0,), row=0)
+        factor, width = cholesky(torch.tensor(self.v))[None], block.groups * _WIDTHS[0]
+        return root_of_branch(block, self.trial.parameters, factor, numbers, width) is not None
 
     @cached_property
     def widths(self) -> list[int]:

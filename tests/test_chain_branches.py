@@ -1,7 +1,9 @@
-"""Branches that no hand-written root covers: their derived chains have the law of networks."""
+"""Branches of many kinds: their chains have the law of networks."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +15,14 @@ import torch
 import shaped_attention as sa
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.rotations import turned
-from shaped_attention.derived.reveal import derived_step, seen_weights
-from shaped_attention.derived.state import State
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.primitives import (
     by_mean_square,
+    cholesky,
     constant,
     exp,
     leaky,
+    lower,
     normal_cdf,
     row_squares,
     row_sums,
@@ -30,6 +32,8 @@ from shaped_attention.numerics.primitives import (
     tanh,
     unit_rows,
 )
+from shaped_attention.rows.state import State
+from shaped_attention.rows.step import chain_of, seen_weights
 from tests.laws import same_law
 
 V0 = sa.equicorrelated(3, 0.2, 1.3)
@@ -198,13 +202,25 @@ def units_of_two_heads(tokens: Any, project: Any, n: int) -> Any:
     return np.float64(0.4) * sum(heads) / 2.0
 
 
+def unknown_frames(tokens: Any, project: Any, n: int) -> Any:
+    """Scores of two projections whose lengths were asked for before."""
+    x, y = (project(tokens, 5) for _ in range(2))
+    _ = project(by_mean_square(x, 0.0), n), project(by_mean_square(y, 0.0), n)
+    return (x @ y.mT / n) @ (project(tokens, n) / n**0.5)
+
+
+def triangular_units(tokens: Any, project: Any, n: int) -> Any:
+    """A function of all entries of units, which returns as many rows of other columns."""
+    return project(lower(tanh(project(tokens, 10))), n) / n
+
+
 BRANCHES = (
     latent_mean, kernel_attention, mixed_units, different_gates, lengths,
     second_projection_of_units, summed_projections, scores_of_both, normed_branch_twice,
     units_twice, turned_queries, centred_units, tokens_as_keys, sum_before_its_terms,
     mean_of_unequal_parts, centred_unequal_parts, mean_of_units_and_rows, halves_less_their_mean,
     one_gate_for_all, tokens_before, logistic_units,
-    one_gate_for_a_row, units_of_two_heads,
+    one_gate_for_a_row, units_of_two_heads, unknown_frames, triangular_units,
 )  # fmt: skip
 
 
@@ -354,8 +370,38 @@ def test_weights_are_those_of_the_step() -> None:
         return TorchNumbers(Keys(0, "chain"), torch.arange(1), 0, place=(0,))
 
     SEEN.clear()
-    derived_step(block, at_depth(block, 0.0), start, numbers(), WIDTH)
+    chain_of(block, at_depth(block, 0.0), start, numbers(), WIDTH)
     first, second = SEEN
     assert (first - second).abs().max() > 1e-3
     ((_, weights),) = seen_weights(block, at_depth(block, 0.0), start, numbers(), WIDTH)
     torch.testing.assert_close(weights, second)
+
+
+FREED: dict[str, Any] = {
+    "grouped keys": sa.ShapedAttention(0.5, heads=4, kv_heads=2, output_projection=True),
+    "few units": sa.ShapedMLP(0.5, activation="gelu", hidden=2),
+    "gated": sa.ShapedMLP(0.5, activation="silu", gated=True),
+}
+
+
+@pytest.mark.parametrize("name", FREED)
+def test_what_was_drawn_is_freed_with_the_step(name: str) -> None:
+    """Nothing refers to itself, so that no memory waits for the collector of cycles."""
+    layer, p = FREED[name], at_depth(FREED[name], 0.0)
+    drawn = []
+
+    class Watched(TorchNumbers):
+        def normal(self, *arguments: Any) -> Any:
+            numbers = super().normal(*arguments)
+            drawn.append(weakref.ref(numbers))
+            return numbers
+
+    start = State((cholesky(torch.tensor(V0))[None],))
+    gc.collect()
+    gc.disable()
+    try:
+        layer.step(p, start, Watched(Keys(0, "chain"), torch.arange(1), 0), 24)
+        assert drawn
+        assert [x for x in drawn if x() is not None] == []
+    finally:
+        gc.enable()

@@ -1,0 +1,243 @@
+"""A step of the exact chain: the branch of a block on rows, from one state to the next.
+
+The tokens are known by their coordinates; every product with weights is `Linear` in a matrix of
+which nothing is drawn; what is used once is drawn in the shortest form. If something turns out to
+be used again, the step is taken once more, with the same numbers and nothing shortened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shaped_attention.checks import check_branch, check_count, check_new_name
+from shaped_attention.numerics.primitives import Numbers, concatenate, constant
+from shaped_attention.rows.rows import Rows
+from shaped_attention.rows.sources import Source
+from shaped_attention.rows.spaces import AnySpace, Frame, Open, RowsError, Sum, unify
+from shaped_attention.rows.state import State, turned
+from shaped_attention.rows.undrawn import Linear, Undrawn, UsedAgainError
+from shaped_attention.rows.values import Plain
+
+
+class TokenFrame(Frame):
+    """The space of the tokens, or of a group of their columns: its standard basis has no meaning.
+
+    `means` says whether the first direction is that of the vector of ones.
+    """
+
+    means = False
+
+    def make_explicit(self) -> None:
+        """Raise ValueError: entries of tokens are not drawn."""
+        raise RowsError(
+            "a function of single entries of tokens has no exact chain: its entries are not drawn; "
+            "it acts on a new projection (project)"
+        )
+
+    def ones(self) -> Plain:
+        """Return the unit vector along ones, if the state has it."""
+        if not self.means:
+            raise RowsError(
+                "a block takes the mean of the entries of tokens, so its `means` must be True"
+            )
+        return super().ones()
+
+
+class NamedStream:
+    """Random numbers of one matrix by its name: each call of `draws` gives the next ones."""
+
+    def __init__(self, numbers: Numbers, name: str, head: int = 0) -> None:
+        self.numbers, self.name, self.head = numbers, name, head
+        self._calls = 0
+
+    def part(self, number: int, count: int) -> NamedStream:
+        """Return the numbers of one of several blocks of columns."""
+        return NamedStream(self.numbers, self.name, self.head * count + number)
+
+    def draws(self) -> NamedDraws:
+        """Return the next numbers."""
+        name = f"{self.name}, {self._calls}" if self._calls else self.name
+        self._calls += 1
+        return NamedDraws(self.numbers, name, self.head)
+
+
+class NamedDraws:
+    """Random numbers of one call."""
+
+    def __init__(self, numbers: Numbers, name: str, head: int) -> None:
+        self._numbers, self._name, self._head = numbers, name, head
+
+    def normal(self, rows: int, columns: int) -> Any:
+        """Return independent standard normals (rows, columns)."""
+        return self._numbers.normal(self._name, rows, columns, self._head)
+
+    def beside(self, rows: int, known: int, rest: int) -> list[Any]:
+        """Return normals along known directions, and a root of what a Wishart matrix has beside."""
+        blocks = [self.normal(rows, known)] if known else []
+        if rest:
+            name = f"{self._name}, orthogonal" if known else self._name
+            blocks.append(self._numbers.wishart(name, rows, rest, self._head))
+        return blocks
+
+    def normals_beside_wishart(self, m: int, known: int, dof: int) -> Any:
+        """Return both side by side."""
+        return concatenate(self.beside(m, known, dof))
+
+    def activated_gram(self, left: Any, units: int, function: Any, copies: int) -> Any:
+        """Return the Gram matrix of hidden units (see `Numbers`)."""
+        return self._numbers.activated_gram(
+            self._name, left, units, function, copies, self._head
+        )  # fmt: skip
+
+
+class StepSource(Source):
+    """Where the spaces of a step have their numbers and constants.
+
+    Attributes
+    ----------
+    like
+        A plain matrix of the type of all others.
+    shortens
+        Whether what seems to have one use only is drawn in a shorter form.
+    tokens
+        The space of the tokens.
+    """
+
+    def __init__(self, like: Plain, numbers: Numbers, *, shortens: bool) -> None:
+        super().__init__(len(like) if len(like.shape) > 2 else 1)
+        self.like, self._named, self.shortens = like, numbers, shortens
+        self._count = 0
+
+    def stream(self, name: str | None = None) -> Any:
+        """Return the next stream of a space."""
+        assert name is None
+        self._count += 1
+        return NamedStream(self._named, f"space {self._count}")
+
+    def constant(self, entries: ArrayLike) -> Plain:
+        """Return a plain matrix."""
+        return constant(np.asarray(entries, dtype=np.float64), like=self.like)
+
+    def filled(self, rows: int, columns: int, number: float) -> Plain:
+        """Return a plain matrix of equal entries."""
+        return self.constant(np.full((rows, columns), number))
+
+
+class Step:
+    """The tokens of a step as rows."""
+
+    def __init__(
+        self, state: State, width: int, numbers: Numbers, *, shortens: bool = True
+    ) -> None:
+        self.size = width // len(state.factors)
+        self.source = StepSource(state.factors[0], numbers, shortens=shortens)
+        frames = []
+        for factor in state.factors:
+            frame = TokenFrame(self.size, self.source)
+            frame.grow(factor.shape[-1])
+            if state.means:
+                frame.means = True
+                frame.set_ones(self.source.constant(np.eye(1, factor.shape[-1])))
+            frames.append(frame)
+        self.space: AnySpace = frames[0] if len(frames) == 1 else Sum(frames)
+        self.source.tokens = self.space
+        root = self.size**0.5
+        self.tokens = Rows(self.space, tuple(root * x for x in state.factors))
+
+    def state_of(self, rows: Rows, means: bool) -> State:
+        """Return the state whose tokens are these rows."""
+        rows.space = unify(rows.space, self.space)
+        factors = [turned([self.size**-0.5 * part], means) for part in rows.parts]
+        return State(tuple(factors), means)
+
+
+class Projection:
+    """``project(x, columns, name=None, head=0)``: x W with a new Gaussian matrix W, for rows."""
+
+    def __init__(self, source: StepSource, numbers: Numbers) -> None:
+        self.source, self.numbers = source, numbers
+        self._taken: set[tuple[str, int]] = set()
+        self._unnamed: Counter[str] = Counter()
+
+    def __call__(self, x: Any, columns: int, name: str | None = None, head: int = 0) -> Rows:
+        """Return the product."""
+        check_count("columns", columns)
+        check_new_name(self._taken, name, head)
+        if name is None:
+            name = f"weights {self._unnamed['']}"
+            self._unnamed[""] += 1
+        root, weight = x.root() if isinstance(x, Rows) else (x, 1.0)
+        matrix = Undrawn(root.shape[-1], NamedStream(self.numbers, name, head))
+        space = Open(columns, self.source)
+        return Rows.pending(space, root.shape[-2], Linear([[(root, matrix)]], [space], weight))
+
+    def inside(self, index: int) -> Projection:
+        """Return that of a block inside this one, whose numbers are others."""
+        return Projection(self.source, self.numbers.inside(index))
+
+
+def _attempts(block: Any, p: Any, state: State, numbers: Numbers, width: int) -> tuple[State, bool]:
+    """Return the next state, and whether what has one use was drawn in a shorter form."""
+    for shortens in (True, False):
+        step = Step(state, width, numbers, shortens=shortens)
+        try:
+            after = block.forward(p, step.tokens, Projection(step.source, numbers))
+            return step.state_of(after, state.means), shortens
+        except UsedAgainError:
+            if not shortens:
+                raise
+            numbers = numbers.again()
+    raise AssertionError
+
+
+def chain_of(block: Any, p: Any, state: State, numbers: Numbers, width: int) -> State:
+    """Take the state of layer l to that of layer l + 1: `Block.forward` on rows.
+
+    Raises
+    ------
+    ValueError
+        If the block does what has no exact chain.
+    """
+    try:
+        return _attempts(block, p, state, numbers, width)[0]
+    except RowsError as error:
+        raise ValueError(
+            f"layer contains {block!r}, whose chain cannot be derived from its branch: {error}; "
+            "a block without a chain declares no_chain = 'the reason'"
+        ) from error
+
+
+def seen_weights(
+    block: Any, p: Any, state: State, numbers: Numbers, width: int
+) -> Iterable[tuple[int, Any]]:
+    """Yield each head's attention weights (m, m) in the step that the same numbers give."""
+    _, shortens = _attempts(block, p, state, numbers.again(), width)
+    step = Step(state, width, numbers, shortens=shortens)
+    weights: Iterable[tuple[int, Any]] = block.attention_weights(
+        p, step.tokens, Projection(step.source, numbers)
+    )
+    return weights
+
+
+def root_of_branch(
+    block: Any, p: Any, factor: Any, numbers: Numbers, width: int
+) -> list[Any] | None:
+    """Return a root of the covariance of a column of the branch, for each group of columns.
+
+    It is None if the branch does not end in a product with weights.
+    """
+    step = Step(State((factor,)), width, numbers)
+    rows = block.branch(p, step.tokens, Projection(step.source, numbers))
+    check_branch(block, rows, step.tokens)
+    return rows.linear.root() if isinstance(rows.linear, Linear) else None
+
+
+def normalised(state: State, function: Any, width: int) -> State:
+    """Return the state of a function of tokens that needs no numbers, such as a norm."""
+    step = Step(state, width, Numbers())
+    return step.state_of(function(step.tokens), state.means)
