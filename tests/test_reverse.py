@@ -39,6 +39,11 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "signs": lambda x: sign(x) * x,
     "functions": lambda x: pr.exp(x) * pr.tanh(x) + pr.sigmoid(x) * pr.normal_cdf(x),
     "softplus": lambda x: pr.softplus(x) * x,
+    "kernel": lambda x: pr.arc_cosine_kernel(x @ x.mT),
+    "kernel of equal tokens": lambda x: (
+        pr.arc_cosine_kernel(x @ x.mT)
+        @ pr.arc_cosine_kernel(pr.concatenate([x, x]) @ pr.concatenate([x, x]).mT)
+    ),
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from shaped_attention.blocks.parameters import Parameters
-from shaped_attention.numerics.dual import Dual
+from shaped_attention.numerics.forward import pushed
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.named_numbers import TracedNumbers
 from shaped_attention.numerics.operations.registry import order
@@ -113,8 +113,8 @@ class Limit:
 
         def moved(unit: Numbers) -> M:
             along = self.factor_noise(p, factor, unit)
-            second: Any = self.factor_noise(p, Dual(factor, (along,)), unit)
-            return second.tangents[0]
+            result: M = pushed(lambda x: self.factor_noise(p, x, unit), factor, along)[1]
+            return result
 
         return total(list(map(moved, unit_increments(self, p, factor, _MOST_INCREMENTS) or ())))
 

@@ -139,9 +139,7 @@ class Operand:
 
 
 class Extended(Operand):
-    """A matrix with more, such as `dual.Dual`: its operators take precedence over a matrix's."""
-
-    value: Any
+    """Rows, whose operators take precedence over those of a matrix."""
 
 
 class Matrix(Operand):
@@ -328,8 +326,6 @@ def _common_left_factor(a: Matrix, b: Matrix) -> Matrix | None:
 
 def filled(like: Any, number: float, shape: Shape) -> Any:
     """Return a matrix of equal entries, of the type of `like`: a tensor or a traced matrix."""
-    if isinstance(like, Extended):
-        return filled(like.value, number, shape)
     if isinstance(like, Matrix):
         return like.graph.constant(np.full(shape, number))
     return like.new_full((*like.shape[:-2], *shape), number)

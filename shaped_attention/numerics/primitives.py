@@ -4,9 +4,8 @@ A description runs on torch tensors (B, m, c), which is its eager mode, or on `g
 records it. Both support ``A @ B``, ``A.mT``, ``A + B``, ``A - B``, ``A * B`` (entry by entry, or by
 a number), ``A / B`` and ``A.shape[-2:]``; rows (1, c), columns (m, 1) and single entries (1, 1) are
 broadcast. This module has the remaining operations. Factorisations treat a pivot below 64 eps of
-its row as zero, so singular matrices are allowed and equal tokens remain equal. On a
-`dual.Dual`, a matrix with its derivatives in some directions, every operation has a tangent
-rule. Each is in its own file in `operations`, with all that executors need.
+its row as zero, so singular matrices are allowed and equal tokens remain equal.
+Each is in its own file in `operations`, with all that executors need.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ from typing import TypeAlias
 import numpy as np
 
 from shaped_attention.numerics.graph import Matrix, Node, Shape
-from shaped_attention.numerics.operations.entrywise import exp, sigmoid, sign
-from shaped_attention.numerics.operations.parts import columns, concatenate
+from shaped_attention.numerics.operations.arc_cosine import arc_cosine_kernel
+from shaped_attention.numerics.operations.entrywise import exp, leaky, sigmoid, sign, sqrt
+from shaped_attention.numerics.operations.parts import columns, concatenate, diagonal
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.operations.rotate import rotate
 from shaped_attention.numerics.operations.sums import column_sums, row_sums
@@ -50,17 +51,24 @@ def gradients(
     for matrix, gradient in above:
         g = of_node(matrix, gradient)
         known[matrix.node] = known[matrix.node] + g if matrix.node in known else g
-    for node in reversed(_between(list(known), ends)):
+    for node in reversed(between(list(known), ends)):
         if node in ends or node not in known:
             continue
-        graph, g = known[node].graph, known.pop(node)
-        rule = RULES.get(node.kind)
-        if rule is None:
-            raise ValueError(f"{node.kind} has no derivative")
-        for x, more in zip(node.inputs, rule(node, Matrix(graph, node), g), strict=True):
+        g = known.pop(node)
+        graph = g.graph
+        if OPERATIONS[node.kind].entry is None or any(x.shape != node.shape for x in node.inputs):
+            g = stretched(g, node.shape)
+        for x, more in zip(node.inputs, rule_of(node)(node, Matrix(graph, node), g), strict=True):
             if more is not None:
                 known[x] = known[x] + more if x in known else more
-    return {node: g for node, g in known.items() if node in ends}
+    return {node: stretched(g, node.shape) for node, g in known.items() if node in ends}
+
+
+def rule_of(node: Node) -> Rule:
+    """Return the rule of an operation; raise ValueError if it has no derivative."""
+    if node.kind not in RULES:
+        raise ValueError(f"{node.kind} has no derivative")
+    return RULES[node.kind]
 
 
 def of_node(matrix: Matrix, gradient: Matrix) -> Matrix:
@@ -79,10 +87,10 @@ def of_matrix(matrix: Matrix, gradient: Matrix) -> Matrix:
 
 def depends(node: Node, ends: set[Node]) -> bool:
     """Return whether a node is one of some others, or is computed from one."""
-    return bool(_between([node], ends))
+    return bool(between([node], ends))
 
 
-def _between(above: Iterable[Node], ends: set[Node]) -> list[Node]:
+def between(above: Iterable[Node], ends: set[Node]) -> list[Node]:
     """Return the nodes from `ends` to those above that depend on them, inputs first."""
     leads: dict[Node, bool] = {}
     order: list[Node] = []
@@ -106,6 +114,13 @@ def _between(above: Iterable[Node], ends: set[Node]) -> list[Node]:
 
 def _input(node: Node, y: Matrix, k: int = 0) -> Matrix:
     return Matrix(y.graph, node.inputs[k])
+
+
+def stretched(g: Matrix, shape: Shape) -> Matrix:
+    """Repeat the rows or columns of a gradient that is the same for all."""
+    if g.shape[0] < shape[0]:
+        g = g.graph.constant(np.ones((shape[0], 1))) @ g
+    return g if g.shape[1] == shape[1] else g @ g.graph.constant(np.ones((1, shape[1])))
 
 
 def _reduced(g: Matrix, shape: Shape) -> Matrix:
@@ -176,14 +191,6 @@ def _diagonal(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     return (y.graph.constant(np.eye(y.shape[0])) * g,)
 
 
-def _row_sums(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return (g @ y.graph.constant(np.ones((1, node.inputs[0].shape[1]))),)
-
-
-def _column_sums(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return (y.graph.constant(np.ones((node.inputs[0].shape[0], 1))) @ g,)
-
-
 def _row_squares(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     return (2.0 * (_input(node, y) * g),)
 
@@ -193,6 +200,29 @@ def _unit_rows(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     length = row_sums(y * _input(node, y))
     some = sign(length)
     return ((some / (length + (1.0 - some))) * (g - y * row_sums(y * g)),)
+
+
+def _arc_cosine(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
+    """Use dK_ab = (pi - phi) dV_ab + sin(phi) (s_b dV_aa / s_a + s_a dV_bb / s_b) / 2.
+
+    Here s_a^2 = V_aa and cos(phi) = V_ab / (s_a s_b). The angle comes from the kernel itself,
+    J(cos x) = sin x + cos x (pi - x), at x = arccos(|cos phi|) / 2, where cos x >= 1 / sqrt 2.
+    """
+    v = _input(node, y)
+    length = sqrt(diagonal(v))
+    some = sign(length)
+    safe = length + (1.0 - some)
+    ratio = v / (safe @ safe.mT)
+    cosine = sqrt(0.5 * leaky(ratio, 1.0, -1.0) + 0.5)
+    # At equal tokens, where the root has no derivative, it does not move.
+    square = leaky(1.0 - cosine * cosine, 1.0, 0.0)
+    apart = sign(square)
+    sine = apart * sqrt(square + (1.0 - apart))
+    half = math.pi - (arc_cosine_kernel(cosine) - sine) / cosine
+    angle = (some @ some.mT) * (sign(ratio) * (0.5 * math.pi - 2.0 * half) + 0.5 * math.pi)
+    turned = (sine * cosine) * g
+    along = (turned + turned.mT) @ length * (some / safe)
+    return (angle * g + y.graph.constant(np.eye(y.shape[0])) * along,)
 
 
 def _softmax(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix | None]:
@@ -225,18 +255,19 @@ RULES: dict[str, Rule] = {
     "multiply_nn": _nn, "multiply_nt": _nt, "multiply_tn": _tn, "gram": _gram, "cogram": _cogram,
     "transpose": lambda node, y, g: (g.mT,), "reshape": _reshape, "columns": _columns,
     "concatenate": _concatenate, "diagonal": _diagonal, "rotate": _rotate, "softmax": _softmax,
-    "row_sums": _row_sums, "column_sums": _column_sums, "row_squares": _row_squares,
+    "arc_cosine": _arc_cosine, "row_squares": _row_squares,
+    "row_sums": lambda node, y, g: (g,), "column_sums": lambda node, y, g: (g,),
     "unit_rows": _unit_rows, "leaky": _leaky, "sign": lambda node, y, g: (None,),
     "reciprocal": _slope(lambda x, y: -(y * y)), "sqrt": _slope(lambda x, y: 0.5 / y),
     "exp": _slope(lambda x, y: y), "tanh": _slope(lambda x, y: 1.0 - y * y),
     "sigmoid": _slope(lambda x, y: y * sigmoid(-x)), "softplus": _slope(lambda x, y: sigmoid(x)),
     "normal_cdf": _slope(lambda x, y: (2.0 * math.pi) ** -0.5 * exp(-0.5 * (x * x))),
 }  # fmt: skip
-"""The rules by the kinds of operations."""
+"""The rules by the kinds of operations; a gradient with one row or column is the same for all."""
 
 WITHOUT = {
     "input", "constant", "normal", "wishart", "activated_gram", "cholesky", "lower", "orthonormal",
-    "arc_cosine", "symmetric",
+    "symmetric",
 }  # fmt: skip
 """Kinds that gradients do not pass: numbers, factorisations, and what only limits use."""
 

@@ -32,7 +32,7 @@ from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import traced
 from shaped_attention.blocks.reasons import limit_of
-from shaped_attention.numerics.dual import Dual
+from shaped_attention.numerics.forward import pushed
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import M, Numbers, column_sums, row_squares, sqrt
 from shaped_attention.numerics.program import Program, assemble
@@ -108,8 +108,7 @@ def _second_order(
     if mean is None:
         first = limit.factor_noise(p, root, numbers)
         return None if first is None else weight * (first * size)
-    with_tangent: Any = limit.factor_noise(p, Dual(root, (moved,)), numbers)
-    first, (along,) = with_tangent.value, with_tangent.tangents
+    first, along = pushed(lambda x: limit.factor_noise(p, x, numbers), root, moved)
     ahead = limit.factor_noise(p, root + noise, numbers)
     behind = limit.factor_noise(p, root - noise, numbers)
     assert ahead is not None

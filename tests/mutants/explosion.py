@@ -117,8 +117,8 @@ EXPLOSION = [
     Mutant(
         "clock-noise-not-moved-by-the-drift",
         _CLOCK_STEP,
-        "Dual(root, (moved,))",
-        "Dual(root, (noise,))",
+        "numbers), root, moved)",
+        "numbers), root, noise)",
         ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order[2.0]",),
     ),
     Mutant(

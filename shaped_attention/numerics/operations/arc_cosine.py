@@ -9,9 +9,6 @@ from shaped_attention.compiler import functions
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.text import Int, Real
 from shaped_attention.libraries import torch
-from shaped_attention.numerics.dual import Dual
-from shaped_attention.numerics.operations.entrywise import leaky, sign, sqrt
-from shaped_attention.numerics.operations.parts import diagonal
 from shaped_attention.numerics.operations.registry import (
     Here,
     M,
@@ -21,34 +18,8 @@ from shaped_attention.numerics.operations.registry import (
 )
 
 
-def _with_tangents(v: Dual) -> Dual:
-    """Use dK_ab = (pi - phi) dV_ab + sin(phi) (s_b dV_aa / s_a + s_a dV_bb / s_b) / 2.
-
-    Here s_a^2 = V_aa and cos(phi) = V_ab / (s_a s_b). The angle comes from the kernel itself,
-    J(cos x) = sin x + cos x (pi - x), at x = arccos(|cos phi|) / 2, where cos x >= 1 / sqrt 2.
-    """
-    length = sqrt(diagonal(v.value))
-    some = sign(length)
-    safe = length + (1.0 - some)
-    ratio = v.value / (safe @ safe.mT)
-    cosine = sqrt(0.5 * leaky(ratio, 1.0, -1.0) + 0.5)
-    # At equal tokens, where the root has no derivative, it does not move.
-    square = leaky(1.0 - cosine * cosine, 1.0, 0.0)
-    apart = sign(square)
-    sine = apart * sqrt(square + (1.0 - apart))
-    half = math.pi - (arc_cosine_kernel(cosine) - sine) / cosine
-    angle = (some @ some.mT) * (sign(ratio) * (0.5 * math.pi - 2.0 * half) + 0.5 * math.pi)
-    turn = sine * cosine
-
-    def tangent(d: Any) -> Any:
-        grown = (some * diagonal(d) / safe) @ length.mT
-        return angle * d + turn * (grown + grown.mT)
-
-    return v.through(arc_cosine_kernel(v.value), tangent)
-
-
 @primitive(
-    trace=lambda v: v.elementwise("arc_cosine"), tangent=_with_tangents, check=check_square
+    trace=lambda v: v.elementwise("arc_cosine"), check=check_square
 )  # fmt: skip
 def arc_cosine_kernel(v: M) -> M:
     """Return sqrt(V_aa V_bb) J(rho_ab), J(r) = sqrt(1 - r^2) + r (pi - arccos r).

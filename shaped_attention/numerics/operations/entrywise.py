@@ -13,7 +13,6 @@ from shaped_attention.compiler import functions
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.text import Real
 from shaped_attention.libraries import torch
-from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.operations.registry import (
     E,
     M,
@@ -21,7 +20,6 @@ from shaped_attention.numerics.operations.registry import (
     on_entries,
     operation,
     primitive,
-    slope,
     tensor,
 )
 from shaped_attention.numerics.scalars import AnyNumber
@@ -29,20 +27,19 @@ from shaped_attention.numerics.scalars import AnyNumber
 
 @primitive(
     trace=on_entries("sqrt"), number=np.sqrt, of_float=math.sqrt,
-    rule=slope(lambda x, y: 0.5 * y / x),
 )  # fmt: skip
 def sqrt(x: E) -> E:
     """Return the square root of a number, a parameter, or every entry of a matrix."""
     return tensor(x).sqrt()
 
 
-@primitive(trace=on_entries("exp"), rule=slope(lambda x, y: y), number=np.exp)
+@primitive(trace=on_entries("exp"), number=np.exp)
 def exp(x: E) -> E:
     """Return the exponential of a number, a parameter, or every entry."""
     return tensor(x).exp()
 
 
-@primitive(trace=on_entries("tanh"), rule=slope(lambda x, y: 1.0 - y * y), number=np.tanh)
+@primitive(trace=on_entries("tanh"), number=np.tanh)
 def tanh(x: E) -> E:
     """Return the hyperbolic tangent of a number, a parameter, or every entry."""
     return tensor(x).tanh()
@@ -50,18 +47,13 @@ def tanh(x: E) -> E:
 
 @primitive(
     trace=on_entries("normal_cdf"), number=special.ndtr,
-    rule=slope(lambda x, y: exp(-0.5 * (x * x)) * (2.0 * math.pi) ** -0.5),
 )  # fmt: skip
 def normal_cdf(x: E) -> E:
     """Return the standard normal distribution function of a number, a parameter, or every entry."""
     return tensor(0.5 * torch.erfc(tensor(x) * (-(0.5**0.5))))
 
 
-def _sigmoid_slope(x: Any, y: Any) -> Any:
-    return y * sigmoid(-1.0 * x)
-
-
-@primitive(trace=on_entries("sigmoid"), number=special.expit, rule=slope(_sigmoid_slope))
+@primitive(trace=on_entries("sigmoid"), number=special.expit)
 def sigmoid(x: E) -> E:
     """Return 1 / (1 + exp(-x)) of a number, a parameter, or every entry."""
     return tensor(torch.sigmoid(tensor(x)))
@@ -69,31 +61,20 @@ def sigmoid(x: E) -> E:
 
 @primitive(
     trace=on_entries("softplus"), number=lambda x: np.logaddexp(0.0, x),
-    rule=slope(lambda x, y: sigmoid(x)),
 )  # fmt: skip
 def softplus(x: E) -> E:
     """Return log(1 + exp(x)) of a number, a parameter, or every entry."""
     return tensor(torch.logaddexp(tensor(x), torch.zeros_like(tensor(x))))
 
 
-def _leaky_with_tangents(x: Dual, plus: Any, minus: Any) -> Dual:
-    """Multiply by the slope, which is the mean of both slopes at 0."""
-    slope = (0.5 * (plus - minus)) * sign(x.value) + 0.5 * (plus + minus)
-    return x.through(leaky(x.value, plus, minus), lambda d: slope * d)
-
-
-@primitive(trace=on_entries("leaky"), tangent=_leaky_with_tangents)
+@primitive(trace=on_entries("leaky"))
 def leaky(x: M, plus: AnyNumber, minus: AnyNumber) -> M:
     """Return plus x for x > 0 and minus x otherwise, entry by entry."""
     entries = tensor(x)
     return plus * entries.clamp(min=0.0) + minus * entries.clamp(max=0.0)
 
 
-def _still_sign(x: Dual) -> Dual:
-    return x.still(sign(x.value))
-
-
-@primitive(trace=on_entries("sign"), tangent=_still_sign)
+@primitive(trace=on_entries("sign"))
 def sign(x: M) -> M:
     """Return 1, 0 or -1 for every entry; its derivative counts as 0."""
     return tensor(torch.sign(tensor(x)))

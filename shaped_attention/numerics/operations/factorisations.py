@@ -15,7 +15,6 @@ from shaped_attention.compiler.text import EPSILON, Int, Real
 from shaped_attention.libraries import torch
 from shaped_attention.numerics import routines
 from shaped_attention.numerics.array_code import alone
-from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix, Node
 from shaped_attention.numerics.operations.parts import concatenate
 from shaped_attention.numerics.operations.registry import (
@@ -45,12 +44,7 @@ def stacked(parts: Sequence[M]) -> M:
     return concatenate([part.mT for part in parts]).mT
 
 
-def no_rule(root: Dual, *others: object) -> Dual:
-    """Raise ValueError: the tangent rule of a factorisation."""
-    raise ValueError("factors are not unique, so that they have no rule for tangents")
-
-
-@primitive(trace=_traced_lower, tangent=no_rule)
+@primitive(trace=_traced_lower)
 def lower(root: M) -> M:
     """Return the lower triangular L (m, m) with diagonal >= 0 and L L^T = root root^T.
 
@@ -82,7 +76,7 @@ def _narrow(root: M) -> M:
     return lower(root) if root.shape[-1] > root.shape[-2] else root
 
 
-@primitive(trace=_narrow, tangent=no_rule)
+@primitive(trace=_narrow)
 def compress(root: M) -> M:
     """Return a root with the same Gram matrix and at most as many columns as rows."""
     return _narrow(root)
@@ -93,16 +87,7 @@ def _traced_cholesky(gram: Matrix) -> Matrix:
     return flat.graph.node("cholesky", (flat.node,), flat.shape, lower=True)
 
 
-def _cholesky_with_tangents(gram: Dual) -> Dual:
-    if any(d is not None for d in gram.tangents):
-        raise ValueError(
-            "cholesky has no rule for a Gram matrix with tangents, which do not determine the "
-            "joint Gram matrix of a root and its tangents"
-        )
-    return Dual(cholesky(gram.value), gram.tangents)
-
-
-@primitive(trace=_traced_cholesky, tangent=_cholesky_with_tangents, check=check_square)
+@primitive(trace=_traced_cholesky, check=check_square)
 def cholesky(gram: M) -> M:
     """Return the lower triangular L with L L^T = `gram`, positive semidefinite.
 

@@ -22,7 +22,7 @@ from shaped_attention.compiler.matrices import View, dots
 from shaped_attention.compiler.text import EPSILON, Int, Real
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.operations.factorisations import no_rule, stacked
+from shaped_attention.numerics.operations.factorisations import stacked
 from shaped_attention.numerics.operations.registry import Here, M, operation, primitive, tensor
 
 
@@ -42,7 +42,7 @@ def _traced(rows: Matrix, lengths: Matrix, known: Matrix | None = None) -> Matri
     return a.graph.node("orthonormal", (a.node, b.node), shape)
 
 
-@primitive(trace=_traced, tangent=no_rule)
+@primitive(trace=_traced)
 def orthonormal(rows: M, lengths: M, known: M | None = None) -> M:
     """Return [L, E, d] (r, r + k + 1) of rows (r, k) with lengths (r, 1), k >= 1.
 

@@ -13,24 +13,18 @@ from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import Operand, View, copy, entries
 from shaped_attention.compiler.text import Int
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.dual import Dual, zeros
 from shaped_attention.numerics.graph import Matrix, Node
 from shaped_attention.numerics.operations.registry import (
     Alone,
     Here,
     M,
     check_square,
-    linear,
     operation,
     primitive,
     tensor,
 )
 
 Array = NDArray[np.float64]
-
-
-def _constant_with_tangents(array: NDArray[np.float64], like: Dual) -> Dual:
-    return like.still(constant(array, like.value))
 
 
 def _check_constant(array: Any, like: Any) -> None:
@@ -40,7 +34,6 @@ def _check_constant(array: Any, like: Any) -> None:
 
 @primitive(
     trace=lambda array, like: like.graph.constant(array),
-    tangent=_constant_with_tangents,
     check=_check_constant,
 )
 def constant(array: NDArray[np.float64], like: M) -> M:
@@ -66,24 +59,13 @@ def _traced_parts(parts: Sequence[Matrix]) -> Matrix:
     )
 
 
-def _parts_with_tangents(parts: Sequence[Any]) -> Dual:
-    first = next(part for part in parts if isinstance(part, Dual))
-    duals = [x if isinstance(x, Dual) else first.still(x) for x in parts]
-    tangents: list[Any] = [None] * len(first.tangents)
-    for k, row in enumerate(zip(*(part.tangents for part in duals), strict=True)):
-        if any(d is not None for d in row):
-            pairs = zip(row, duals, strict=True)
-            tangents[k] = concatenate([zeros(x.value) if d is None else d for d, x in pairs])
-    return Dual(concatenate([x.value for x in duals]), tuple(tangents))
-
-
 def _check_parts(parts: Sequence[Any]) -> None:
     rows = [tuple(part.shape)[-2] for part in parts]
     if len(set(rows)) > 1:
         raise ValueError(f"parts must have the same number of rows; got {rows}")
 
 
-@primitive(trace=_traced_parts, tangent=_parts_with_tangents, check=_check_parts)
+@primitive(trace=_traced_parts, check=_check_parts)
 def concatenate(parts: Sequence[M]) -> M:
     """Place matrices with the same number of rows next to each other."""
     if len(parts) == 1:
@@ -106,7 +88,7 @@ def _check_columns(matrix: Any, start: int, stop: int) -> None:
         )
 
 
-@primitive(trace=_traced_columns, rule=linear, check=_check_columns)
+@primitive(trace=_traced_columns, check=_check_columns)
 def columns(matrix: M, start: int, stop: int) -> M:
     """Return the columns start, ..., stop - 1."""
     return tensor(matrix)[..., start:stop]
@@ -119,7 +101,7 @@ def _traced_diagonal(matrix: Matrix) -> Matrix:
     )
 
 
-@primitive(trace=_traced_diagonal, rule=linear, check=check_square)
+@primitive(trace=_traced_diagonal, check=check_square)
 def diagonal(matrix: M) -> M:
     """Return the diagonal of a square matrix as a column (m, 1)."""
     return tensor(matrix).diagonal(dim1=-2, dim2=-1)[..., None]
@@ -160,7 +142,7 @@ def _check_half(numbers: Any, size: int) -> None:
         raise ValueError(f"numbers must be of shape {expected}; got {shape}")
 
 
-@primitive(trace=_traced_symmetric, rule=linear, check=_check_half)
+@primitive(trace=_traced_symmetric, check=_check_half)
 def symmetric_noise(numbers: M, size: int) -> M:
     """Return the symmetric (size, size) matrix whose lower triangle, row by row, is `numbers`.
 

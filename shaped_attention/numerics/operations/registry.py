@@ -2,8 +2,7 @@
 
 A *kind* is a kind of node of a graph. `operation` registers what executors do for it. A *primitive*
 is a function for descriptions. On torch tensors it runs as it is written; `primitive` adds what it
-does to the matrices of a trace and to matrices with tangents. A face that is missing is an error
-when the module is imported.
+does to the matrices of a trace. A face that is missing is an error when the module is imported.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import Operand, View, entries
 from shaped_attention.compiler.text import Real
 from shaped_attention.libraries import Tensor
-from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix, Node, Shape
 from shaped_attention.numerics.scalars import Number, Scalar, apply
 from shaped_attention.numerics.threads import Team
@@ -37,13 +35,13 @@ class RunsPrimitives(Protocol):
 
 
 if TYPE_CHECKING:
-    M = TypeVar("M", Tensor, Matrix, Dual)
+    M = TypeVar("M", Tensor, Matrix)
     """Type of the operands of a description; all operands and results have the same type."""
-    E = TypeVar("E", Tensor, Matrix, Dual, float, Scalar)
+    E = TypeVar("E", Tensor, Matrix, float, Scalar)
     """Type of the argument and value of a function of single entries, or of numbers."""
 else:
-    M = TypeVar("M", Tensor, Matrix, Dual, RunsPrimitives)
-    E = TypeVar("E", Tensor, Matrix, Dual, float, Scalar, RunsPrimitives)
+    M = TypeVar("M", Tensor, Matrix, RunsPrimitives)
+    E = TypeVar("E", Tensor, Matrix, float, Scalar, RunsPrimitives)
 
 Orders: TypeAlias = list[float]
 
@@ -180,8 +178,6 @@ def bounded(orders: Orders) -> float:
 def primitive(
     *,
     trace: Callable[..., Matrix],
-    tangent: Callable[..., Dual] | None = None,
-    rule: Callable[[Callable[..., Any]], Callable[..., Dual]] | None = None,
     number: Callable[[Any], Any] | None = None,
     of_float: Callable[[float], float] | None = None,
     check: Callable[..., None] | None = None,
@@ -192,10 +188,6 @@ def primitive(
     ----------
     trace
         The same function of matrices of a trace.
-    tangent
-        The same function if an operand is a `Dual`: its rule for tangents.
-    rule
-        Function that makes this from the primitive, in place of `tangent`: `linear` or `slope`.
     number
         NumPy function of parameters and numbers, for functions of single entries.
     of_float
@@ -203,8 +195,6 @@ def primitive(
     check
         Raises ValueError if shapes do not fit: a program would read beyond a matrix in silence.
     """
-    if (tangent is None) == (rule is None):
-        raise TypeError("a primitive has one rule for tangents: tangent= or rule=")
 
     def decorate(function: F) -> F:
         @wraps(function)
@@ -220,13 +210,10 @@ def primitive(
             for x in operands:
                 if hasattr(x, "run_primitive"):  # RunsPrimitives; quicker than isinstance
                     return x.run_primitive(call, arguments, named)
-            if any(isinstance(x, Dual) for x in operands):
-                return with_tangents(*arguments, **named)
             if any(isinstance(x, Matrix) for x in operands):
                 return trace(*arguments, **named)
             return function(*arguments, **named)
 
-        with_tangents: Any = tangent if rule is None else rule(call)
         return cast(F, call)
 
     return decorate
@@ -251,29 +238,6 @@ def operands_of(arguments: Iterable[Any]) -> Iterator[Any]:
 def tensor(x: object) -> Any:
     """Return an operand of the function of a primitive itself, which only gets tensors."""
     return x
-
-
-def linear(function: Callable[..., Any]) -> Callable[..., Dual]:
-    """Return the tangent rule of a linear primitive."""
-    return lambda x, *rest, **named: x.through(
-        function(x.value, *rest, **named), lambda d: function(d, *rest, **named)
-    )
-
-
-def slope(
-    derivative: Callable[[Any, Any], Any],
-) -> Callable[[Callable[..., Any]], Callable[..., Dual]]:
-    """Return the rule of a function of single entries; its derivative takes argument and value."""
-
-    def rule(function: Callable[..., Any]) -> Callable[..., Dual]:
-        def of_dual(x: Dual) -> Dual:
-            y = function(x.value)
-            factor = derivative(x.value, y)
-            return x.through(y, lambda d: factor * d)
-
-        return of_dual
-
-    return rule
 
 
 def on_entries(kind: str) -> Callable[..., Matrix]:

@@ -12,7 +12,7 @@ from shaped_attention.compiler.text import Int
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.parts import constant
-from shaped_attention.numerics.operations.registry import Here, M, linear, operation, primitive
+from shaped_attention.numerics.operations.registry import Here, M, operation, primitive
 
 
 def _traced(matrix: Matrix, turns: NDArray[np.float64]) -> Matrix:
@@ -30,7 +30,7 @@ def _check_turns(matrix: Any, turns: NDArray[np.float64]) -> None:
         )
 
 
-@primitive(trace=_traced, rule=linear, check=_check_turns)
+@primitive(trace=_traced, check=_check_turns)
 def rotate(matrix: M, turns: NDArray[np.float64]) -> M:
     """Rotate pairs of columns in each row.
 

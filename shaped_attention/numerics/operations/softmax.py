@@ -14,7 +14,6 @@ from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import Constant
 from shaped_attention.compiler.text import Int, Real
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix, Node
 from shaped_attention.numerics.operations.registry import (
     Alone,
@@ -25,7 +24,6 @@ from shaped_attention.numerics.operations.registry import (
     primitive,
     tensor,
 )
-from shaped_attention.numerics.operations.sums import row_sums
 
 Array = NDArray[np.float64]
 
@@ -34,11 +32,6 @@ def _traced(logits: Matrix, seen: NDArray[np.bool_]) -> Matrix:
     flat = logits.plain()
     allowed = flat.graph.constant(np.asarray(seen, dtype=np.float64))
     return flat.graph.node("softmax", (flat.node, allowed.node), flat.shape, (flat.coefficient,))
-
-
-def _with_tangents(logits: Dual, seen: NDArray[np.bool_]) -> Dual:
-    p = softmax(logits.value, seen)
-    return logits.through(p, lambda d: p * (d - row_sums(p * d)))
 
 
 def _check(logits: Any, seen: Any) -> None:
@@ -54,7 +47,7 @@ def _check(logits: Any, seen: Any) -> None:
         raise ValueError(f"seen must allow at least one entry of each row; row {row} has none")
 
 
-@primitive(trace=_traced, tangent=_with_tangents, check=_check)
+@primitive(trace=_traced, check=_check)
 def softmax(logits: M, seen: NDArray[np.bool_]) -> M:
     """Apply softmax to each row, over the entries that `seen` (m, m) allows; 0 elsewhere."""
     rows: Any = logits

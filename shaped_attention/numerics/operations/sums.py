@@ -9,13 +9,11 @@ from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import sums
 from shaped_attention.compiler.text import Int, Real
 from shaped_attention.libraries import torch
-from shaped_attention.numerics.dual import Dual
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.operations.entrywise import sign, sqrt
+from shaped_attention.numerics.operations.entrywise import sqrt
 from shaped_attention.numerics.operations.registry import (
     Here,
     M,
-    linear,
     operation,
     primitive,
     tensor,
@@ -24,7 +22,6 @@ from shaped_attention.numerics.operations.registry import (
 
 @primitive(
     trace=lambda matrix: matrix.plain().linear("row_sums", lambda rows, _: (rows, 1)),
-    rule=linear,
 )
 def row_sums(matrix: M) -> M:
     """Sum each row: a column (m, 1)."""
@@ -33,7 +30,6 @@ def row_sums(matrix: M) -> M:
 
 @primitive(
     trace=lambda matrix: matrix.plain().linear("column_sums", lambda _, columns: (1, columns)),
-    rule=linear,
 )
 def column_sums(matrix: M) -> M:
     """Sum each column: a row (1, c)."""
@@ -46,11 +42,7 @@ def _traced_row_squares(matrix: Matrix) -> Matrix:
     return Matrix(flat.graph, result.node, flat.coefficient * flat.coefficient)
 
 
-def _squares_with_tangents(x: Dual) -> Dual:
-    return x.through(row_squares(x.value), lambda d: 2.0 * row_sums(x.value * d))
-
-
-@primitive(trace=_traced_row_squares, tangent=_squares_with_tangents)
+@primitive(trace=_traced_row_squares)
 def row_squares(matrix: M) -> M:
     """Sum the squares of each row: the squared lengths, a column (m, 1)."""
     return tensor(matrix * matrix).sum(-1, keepdim=True)
@@ -64,16 +56,7 @@ def _traced_unit_rows(matrix: Matrix) -> Matrix:
     return -unit if known and number < 0.0 else unit
 
 
-def _unit_rows_with_tangents(x: Dual) -> Dual:
-    """Project orthogonally to the row and divide by its length; 0 for a row of zeros."""
-    unit = unit_rows(x.value)
-    length = row_sums(unit * x.value)
-    some = sign(length)
-    inverse = some / (length + (1.0 - some))
-    return x.through(unit, lambda d: inverse * (d - unit * row_sums(unit * d)))
-
-
-@primitive(trace=_traced_unit_rows, tangent=_unit_rows_with_tangents)
+@primitive(trace=_traced_unit_rows)
 def unit_rows(matrix: M) -> M:
     """Divide each row by its length; a row of zeros is unchanged."""
     length = torch.linalg.vector_norm(tensor(matrix), dim=-1, keepdim=True)
