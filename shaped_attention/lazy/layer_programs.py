@@ -20,7 +20,7 @@ from shaped_attention.blocks.base import needs_means
 from shaped_attention.lazy.deep import Measure, PassedLayer
 from shaped_attention.lazy.forgetting import entering_rows, seen_below
 from shaped_attention.lazy.networks import residual_space, start_of
-from shaped_attention.numerics.graph import Graph, Shape
+from shaped_attention.numerics.graph import Graph, Shape, roots_alone
 from shaped_attention.numerics.mover import Mover
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.threads import thread_count
@@ -134,7 +134,7 @@ class LayerPrograms:
             )
         )  # fmt: skip
         back = assemble(graph, [*values, *above], [*below, *measured.values()])
-        self._programs += [assemble(graph, values, leaving), back]
+        self._programs += [assemble(graph, values, roots_alone(graph, leaving)), back]
 
 
 def in_vectors(parts: Sequence[Array], lanes: int) -> Array:

@@ -30,7 +30,7 @@ from shaped_attention.lazy.low_rank import Coefficient, Factors
 from shaped_attention.lazy.parameters import Parameter, scaled
 from shaped_attention.numerics.primitives import concatenate
 from shaped_attention.rows.coordinates import Parts, cut, inner
-from shaped_attention.rows.directions import directions
+from shaped_attention.rows.directions import directions, spanning
 from shaped_attention.rows.joining import stacked
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Stream
@@ -194,8 +194,11 @@ class Matrix:
         here, there = self._revealed[side], self._revealed[1 - side]
         target = settled(self._spaces[1 - side])
         rows = x.coordinates
-        known = None if here.directions is None else here.directions.coordinates
-        along, lower, new, _ = directions(rows, known)
+        along: Plain | None = None
+        if here.directions is None:
+            lower, new = spanning(rows)
+        else:
+            along, lower, new, _ = directions(rows, here.directions.coordinates)
         # As rows, since the frame grows if the images are in the same space.
         units = Rows(x.space, cut(new, x.space))
         images = self._images(units, there, target, self._stream)

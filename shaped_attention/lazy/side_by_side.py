@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from shaped_attention.lazy.matrices import Matrix, Revealed
 from shaped_attention.rows.coordinates import Parts, cut
-from shaped_attention.rows.directions import directions
+from shaped_attention.rows.directions import spanning
 from shaped_attention.rows.joining import members
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.spaces import Open, Sum, settled
@@ -81,9 +81,8 @@ class SideBySide(Matrix):
 
         def make() -> Parts:
             if self._split is None:
-                rows = x.coordinates
-                _, lower, new, _ = directions(rows)
-                self._split = Rows(x.space, cut(new, x.space)), lower
+                root, basis = spanning(x.coordinates)
+                self._split = Rows(x.space, cut(basis, x.space)), root
                 if tape is not None:
                     tape.note(None, lambda _: self._back(x))
             units, lower = self._split

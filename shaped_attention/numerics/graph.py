@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,11 @@ class Node:
     data: NDArray[np.float64] | None = None
     address: Hashable = None
     inside: tuple[Graph, Node] | None = None
+
+    @cached_property
+    def is_identity(self) -> bool:
+        """Whether the node is a constant identity matrix."""
+        return self.data is not None and np.array_equal(self.data, np.eye(*self.shape))
 
 
 @dataclass
@@ -195,6 +201,12 @@ class Matrix(Operand):
             raise ValueError(
                 f"matrices of shapes {self.shape} and {other.shape} cannot be multiplied"
             )
+        if inner == columns and other.node.is_identity:
+            return Matrix(self.graph, self.node, product(self.coefficient, other.coefficient),
+                          self.transposed)  # fmt: skip
+        if inner == rows and self.node.is_identity:
+            return Matrix(self.graph, other.node, product(self.coefficient, other.coefficient),
+                          other.transposed)  # fmt: skip
         a = self.plain() if self.transposed and other.transposed else self
         kind = {(False, False): "nn", (False, True): "nt", (True, False): "tn"}[
             a.transposed, other.transposed
@@ -329,6 +341,35 @@ def filled(like: Any, number: float, shape: Shape) -> Any:
     if isinstance(like, Matrix):
         return like.graph.constant(np.full(shape, number))
     return like.new_full((*like.shape[:-2], *shape), number)
+
+
+def roots_alone(graph: Graph, results: Sequence[Matrix]) -> list[Matrix]:
+    """Return the same results, from triangular factors where directions have no other use."""
+    nodes = needed([x.node for x in results], graph.nodes)
+    users: dict[Node, list[Node]] = {}
+    for node in nodes:
+        for x in node.inputs:
+            users.setdefault(x, []).append(node)
+    new: dict[Node, Node] = {}
+    for node in nodes:
+        inputs = [new.get(x, x) for x in node.inputs]
+        whole = node.inputs[0] if node.kind == "columns" else None
+        if whole is not None and whole.kind == "orthonormal" and _is_root(whole, users[whole]):
+            rows = new.get(whole.inputs[0], whole.inputs[0])
+            new[node] = graph.node("lower", (rows,), node.shape, lower=True).node
+        elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            new[node] = graph.node(
+                node.kind, inputs, node.shape, node.scalars, node.integers, lower=node.lower,
+                address=node.address, inside=node.inside,
+            ).node  # fmt: skip
+    return [Matrix(graph, new.get(x.node, x.node), x.coefficient, x.transposed) for x in results]
+
+
+def _is_root(node: Node, users: Sequence[Node]) -> bool:
+    """Return whether of [L, E, d] only L is used, and nothing was known before."""
+    square = (node.shape[0], node.shape[0])
+    alone = all(x.kind == "columns" and (x.shape, x.integers) == (square, (0,)) for x in users)
+    return alone and node.inputs[0].shape[0] == node.shape[0]
 
 
 def needed(results: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:

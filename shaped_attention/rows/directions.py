@@ -14,8 +14,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
+from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.orthonormal import orthonormal
-from shaped_attention.numerics.primitives import row_squares, sqrt
+from shaped_attention.numerics.primitives import constant, row_squares, sqrt
 from shaped_attention.rows.values import Plain, some_columns
 
 
@@ -45,3 +48,14 @@ def directions(rows: Plain, known: Plain | None = None) -> Directions:
         along, some_columns(whole, 0, count), some_columns(whole, count, last),
         some_columns(whole, last, last + 1),
     )  # fmt: skip
+
+
+def spanning(rows: Plain) -> tuple[Plain, Plain]:
+    """Return L and orthonormal rows E with C = L E, for rows C; as few as C has columns or rows."""
+    count, width = rows.shape[-2:]
+    if width > count:
+        found = directions(rows)
+        return found.lower, found.units
+    if isinstance(rows, Matrix):
+        return rows, constant(np.eye(width), like=rows)
+    return rows, constant(np.eye(width), like=rows).expand(*rows.shape[:-2], width, width)
