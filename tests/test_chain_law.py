@@ -13,7 +13,7 @@ from shaped_attention import (
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.numerics.primitives import softmax
+from shaped_attention.numerics.primitives import Numbers, softmax
 from tests.laws import same_law
 
 ATTENTION, MLP = ShapedAttention(0.6, 0.5), ShapedMLP(0.7, 0.5, -3.0)

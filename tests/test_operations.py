@@ -90,7 +90,7 @@ ROWS: dict[str, Row] = {
     "an odd number of entries": (lambda x: 2.0 * x - 0.5 * pr.tanh(x), (3, 5)),
     "parts": (lambda x: pr.concatenate([3.0 * x, x, x * x]), WIDE),
     "turned row": (lambda x: x.mT * pr.column_sums(x.mT), (1, 4)),
-    "lower": (lambda x: pr.lower(x) @ pr.compress(x), (3, 5)),
+    "lower": (lambda x: pr.lower(x) @ pr.lower(2.0 * x), (3, 5)),
     "cholesky": (lambda x: pr.cholesky(x @ x.mT), (3, 5)),
     "orthonormal": (lambda x: directions_of(x), (3, 5)),
     "orthonormal, known directions": (lambda x: directions_of(x, 2), (2, 5)),

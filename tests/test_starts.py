@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import shaped_attention as sa
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.observables import observables
+from tests.example_linear import Linear
 from tests.laws import ks_p_values
 
 V0 = sa.equicorrelated(3, 0.2, 1.3)
@@ -158,6 +161,14 @@ def test_parallel_branches_have_the_law_of_networks(heads):
     assert min(p.values()) > 1e-3 / len(p)
     wrong = ks_p_values(reference, chain(list(blocks), depth=16, samples=30_000, seed=2))
     assert min(wrong.values()) < 1e-3 / len(wrong)
+
+
+def test_parallel_branches_add_up_by_their_weights():
+    """Exactly, with the identity in the place of the weights."""
+    tokens = torch.arange(12.0, dtype=torch.float64).reshape(3, 4)
+    block = sa.Parallel(Linear(0.3), Linear(0.4))
+    moved = block.forward(at_depth(block, 0.0), tokens, lambda x, columns, *_: x)
+    torch.testing.assert_close(moved, (0.75**0.5 + 0.35) * tokens)
 
 
 def test_the_limit_of_parallel_branches():

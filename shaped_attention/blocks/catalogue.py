@@ -38,9 +38,6 @@ UNUSED: dict[str, tuple[str, ...]] = {
 }
 """Parameters that a layer of this kind ignores; the MLP's weight defaults to gamma."""
 
-UNUSED_BY_LIMIT = ("key_size", "key_bias")
-"""Parameters of attention that its limit does not have: a key bias cancels in the softmax."""
-
 
 def named_layer(
     kind: str,

@@ -23,7 +23,7 @@ from shaped_attention.numerics.operations.entrywise import (
     sqrt,
     tanh,
 )
-from shaped_attention.numerics.operations.factorisations import cholesky, compress, lower
+from shaped_attention.numerics.operations.factorisations import cholesky, lower
 from shaped_attention.numerics.operations.parts import (
     columns,
     concatenate,
@@ -98,7 +98,6 @@ __all__ = [
     "cholesky",
     "column_sums",
     "columns",
-    "compress",
     "concatenate",
     "constant",
     "diagonal",

@@ -232,7 +232,7 @@ BLOCKS = [
         "shaped_attention/blocks/parallel.py",
         "q.gamma * block.applied(",
         "q.gamma**2 * block.applied(",
-        ("test_starts.py::test_the_limit_of_parallel_branches",),
+        ("test_starts.py::test_parallel_branches_add_up_by_their_weights",),
     ),
     Mutant(
         "pattern-rate-of-all-layers",

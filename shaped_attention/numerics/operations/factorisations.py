@@ -72,16 +72,6 @@ def lower(root: M) -> M:
     return result
 
 
-def _narrow(root: M) -> M:
-    return lower(root) if root.shape[-1] > root.shape[-2] else root
-
-
-@primitive(trace=_narrow)
-def compress(root: M) -> M:
-    """Return a root with the same Gram matrix and at most as many columns as rows."""
-    return _narrow(root)
-
-
 def _traced_cholesky(gram: Matrix) -> Matrix:
     flat = gram.value()
     return flat.graph.node("cholesky", (flat.node,), flat.shape, lower=True)
