@@ -134,7 +134,7 @@ class OneSharedHead(ShapedAttention):
     """Heads with the same scores, as if there were one."""
 
     def _logits(self, *arguments):
-        return [next(super()._logits(*arguments))] * self.heads
+        return iter([next(super()._logits(*arguments))] * self.heads)
 
 
 class WithoutCentring(ShapedAttention):

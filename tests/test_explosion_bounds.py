@@ -56,7 +56,7 @@ def test_chains_approach_the_law_of_passage():
     assert fractions == sorted(fractions)
     assert fractions[0] < exact - 0.03
     assert abs(fractions[2] - exact) < 0.02
-    other = explosion_law(ShapedAttention(0.6, 0.6), V2).probability(horizon=0.75, level=level)
+    other = explosion_law(ShapedAttention(0.6, 0.7), V2).probability(horizon=0.75, level=level)
     assert abs(fractions[2] - other) > 0.02
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
-import torch
-from torch import Tensor
-
 from shaped_attention.checks import argument_error
+from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Extended
 from shaped_attention.numerics.primitives import concatenate
 from shaped_attention.rows.spaces import AnySpace, Frame, Open, Sum, check_space, settled
@@ -20,6 +18,9 @@ Parts = tuple[Plain, ...]
 class Vectors(Extended):
     """What takes part in operations on rows: rows, also with a tangent."""
 
+    linear: Any = None
+    """What they are linear in, if nothing is drawn."""
+
 
 class Coordinates(Vectors):
     """r vectors of a space for each sample, by their coordinates; `shape` is (samples, r, n).
@@ -28,9 +29,6 @@ class Coordinates(Vectors):
     part of another, or neither. All numbers are keyed: the order in which they are drawn does not
     matter.
     """
-
-    linear: Any = None
-    """What they are linear in, if nothing is drawn."""
 
     def __init__(
         self,
@@ -64,9 +62,9 @@ class Coordinates(Vectors):
         self._space = space
 
     @property
-    def shape(self) -> torch.Size:
+    def shape(self) -> tuple[int, int, int]:
         """Samples, rows and columns: (B, r, n)."""
-        return torch.Size((self.space.source.samples, self._count or 0, self._space.n))
+        return self.space.source.samples, self._count or 0, self._space.n
 
     @property
     def parts(self) -> Parts:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.entrywise import sign, sqrt
 from shaped_attention.numerics.reverse import gradients, of_matrix

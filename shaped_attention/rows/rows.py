@@ -18,11 +18,10 @@ from operator import add, matmul, mul, truediv
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from shaped_attention.checks import shown
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums, sqrt, unit_rows
 from shaped_attention.numerics.scalars import Scalar
@@ -110,7 +109,7 @@ class Operators(Vectors):
         if name == "constant":
             return self._plain(np.asarray(args[0], dtype=np.float64))
         if name == "unit_rows":
-            if recording() is None:
+            if recording() is None and isinstance(self, Rows):
                 return self.like(unit_rows(self.settled().coordinates))
             return self * rsqrt_or_one(self.squares())
         if name == "concatenate":

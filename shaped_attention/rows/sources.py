@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import check_count
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.rows.values import Plain
 
@@ -90,12 +90,28 @@ class Source:
         self.tokens: Any = None
         self.shortens = False
         self.seed, self.samples, self.first, self.memory = seed, samples, first, memory
-        self.dtype, self.device = dtype or torch.float64, torch.device(device)
-        self.numbers = torch.arange(first, first + samples, device=self.device)
+        self._dtype, self._device = dtype, device
         self.spaces: list[Any] = []
         self.layer: int | None = None
         self._names: set[tuple[int | None, str]] = set()
         self._unnamed: Counter[int | None] = Counter()
+
+    # Not before they are used: a graph needs none of them.
+
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        """Precision of tensors."""
+        return self._dtype or torch.float64
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Device of tensors."""
+        return torch.device(self._device)
+
+    @cached_property
+    def numbers(self) -> Tensor:
+        """The numbers of the samples (B,)."""
+        return torch.arange(self.first, self.first + self.samples, device=self.device)
 
     @contextmanager
     def inside(self, layer: int) -> Iterator[None]:

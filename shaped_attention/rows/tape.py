@@ -12,10 +12,8 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any, TypeVar
 
-import torch
-from torch import Tensor
-
 from shaped_attention.checks import argument_error
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix, Node
 from shaped_attention.numerics.reverse import depends, gradients, of_matrix, of_node
 from shaped_attention.numerics.scalars import Scalar

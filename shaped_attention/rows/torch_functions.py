@@ -7,9 +7,8 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-import torch
-
 from shaped_attention.checks import shown
+from shaped_attention.libraries import torch
 from shaped_attention.numerics.operations.registry import operands_of
 from shaped_attention.rows.coordinates import Coordinates, Vectors
 from shaped_attention.rows.entries import explicitly

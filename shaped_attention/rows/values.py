@@ -11,9 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations import factorisations
 from shaped_attention.numerics.primitives import column_sums, columns, concatenate, row_sums

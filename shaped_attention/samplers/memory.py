@@ -122,7 +122,7 @@ def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:
     most = 0.0
     for program in task.programs:
         widest = max(rows * columns for rows, columns in (node.shape for node in program.nodes))
-        most = max(most, itemsize * max(2.4 * Layout(program).rows, 4.8 * widest))
+        most = max(most, itemsize * max(2.5 * Layout(program).rows, 4.8 * widest))
         for node in program.nodes:
             if node.kind != "activated_gram":
                 continue
