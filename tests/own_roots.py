@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from shaped_attention.numerics.primitives import concatenate, lower
-from shaped_attention.rows.state import State
+from shaped_attention.rows.step import State
 
 
 class OwnRoot:

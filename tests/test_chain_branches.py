@@ -32,8 +32,7 @@ from shaped_attention.numerics.primitives import (
     tanh,
     unit_rows,
 )
-from shaped_attention.rows.state import State
-from shaped_attention.rows.step import chain_of, seen_weights
+from shaped_attention.rows.step import State, chain_of, seen_weights
 from tests.laws import same_law
 
 V0 = sa.equicorrelated(3, 0.2, 1.3)

@@ -15,7 +15,7 @@ import shaped_attention as sa
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.program import Program, assemble
-from shaped_attention.rows.state import State
+from shaped_attention.rows.step import State
 from shaped_attention.samplers.steppers import blas
 from tests.emitted import run_alone, run_program
 from tests.laws import with_state

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.rows.state import State
+from shaped_attention.rows.step import State
 from tests.test_bad_input import LAYER, NAN, SAMPLERS
 
 

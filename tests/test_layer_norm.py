@@ -11,7 +11,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.numerics.primitives import Numbers, row_squares, sqrt
-from shaped_attention.rows.state import State
+from shaped_attention.rows.step import State
 from shaped_attention.samplers.specification import Specification
 from tests.laws import same_law, with_state
 from tests.test_compiled import SINGULAR, assert_same_paths

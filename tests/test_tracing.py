@@ -15,7 +15,7 @@ from shaped_attention.blocks.parameters import traced
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import column_sums, constant, lower, row_squares
 from shaped_attention.numerics.scalars import Scalar
-from shaped_attention.rows.state import State
+from shaped_attention.rows.step import State
 from shaped_attention.samplers.steps import traced_chain
 from tests.own_roots import OwnRoot
 

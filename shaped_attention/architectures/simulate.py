@@ -24,8 +24,7 @@ from shaped_attention.blocks.reasons import check_chain
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
-from shaped_attention.rows.state import State, covariance
-from shaped_attention.rows.step import seen_weights
+from shaped_attention.rows.step import State, covariance, seen_weights
 from shaped_attention.samplers.arguments import LARGEST_RADIUS, check_other_seed
 from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.memory import check_kept

@@ -23,7 +23,7 @@ from shaped_attention.libraries import torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import lower
 from shaped_attention.rows import step
-from shaped_attention.rows.state import State
+from shaped_attention.rows.step import State
 from shaped_attention.samplers.task import Task
 
 Array = NDArray[np.float64]

@@ -57,8 +57,7 @@ from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.operations.registry import RunsPrimitives
 from shaped_attention.numerics.primitives import Numbers as Numbers
 from shaped_attention.numerics.primitives import sqrt
-from shaped_attention.rows.state import State
-from shaped_attention.rows.step import chain_of
+from shaped_attention.rows.step import State, chain_of
 
 if TYPE_CHECKING:
     from shaped_attention.blocks.limit import Limit

@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from shaped_attention.compiler.ptx import available
 from shaped_attention.compiler.random import ATTEMPT_SHIFT, PARITY, ROTATIONS
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.fills import fill_beside, fill_normals, path_words
@@ -174,8 +173,11 @@ class Draws:
             out = np.empty((len(self.samples), count))
             fill_normals(out, self.key, self.paths(), slot, first)
             return torch.from_numpy(out).to(self.dtype)
-        if self.compiled and self.samples.device.type == "cuda" and available():
-            return self._on_device(slot, first, count)
+        if self.compiled and self.samples.device.type == "cuda":
+            from shaped_attention.compiler.ptx import available
+
+            if available():
+                return self._on_device(slot, first, count)
         pairs = torch.arange(first, first + (count + 1) // 2, device=self.samples.device)
         a, b = _normal_pair(*self._words(slot, pairs))
         return torch.stack([a, b], dim=-1).flatten(1)[:, :count].to(self.dtype)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.llvm import Target, host
-from shaped_attention.numerics.clock_bursts import BURST, write_burst
 from shaped_attention.numerics.emission import Emission
 from shaped_attention.numerics.fixed_steps import (
     APPLY,
@@ -202,6 +201,8 @@ class Mover:
 
     @cached_property
     def _burst(self) -> Callable[..., None]:
+        from shaped_attention.numerics.clock_bursts import BURST, write_burst
+
         return self._compiled(write_burst, BURST)
 
     def _apply(self, which: int) -> Callable[..., None]:

@@ -9,7 +9,6 @@ from typing import Any
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.entrywise import sign, sqrt
-from shaped_attention.numerics.reverse import gradients, of_matrix
 from shaped_attention.rows.coordinates import Coordinates, Vectors
 from shaped_attention.rows.hidden import Hidden, is_mixed
 from shaped_attention.rows.spaces import Frame, RowsError, unify
@@ -119,6 +118,8 @@ def _traced(
     spaces: Sequence[Frame],
 ) -> Any:  # fmt: skip
     """Apply a function of entries to matrices of a graph, which `reverse` differentiates."""
+    from shaped_attention.numerics.reverse import gradients, of_matrix
+
     leaves = [x.parts[0].value() for x in operands]
     value = function(leaves)
     result = type(operands[0])(_space_of(value, spaces), (value,), needs_gradient=True)

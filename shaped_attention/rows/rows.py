@@ -47,7 +47,6 @@ from shaped_attention.rows.tape import (
     recording,
     without_graph,
 )
-from shaped_attention.rows.torch_functions import of_rows
 from shaped_attention.rows.undrawn import Linear, root_of
 from shaped_attention.rows.values import Plain, differentiable, is_number, split
 
@@ -97,6 +96,8 @@ class Operators(Vectors):
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), named: Any = None
     ) -> Any:
+        from shaped_attention.rows.torch_functions import of_rows
+
         return of_rows(function, args, dict(named or {}))
 
     def run_primitive(self: Any, function: Callable[..., Any], args: Any, named: Any) -> Any:

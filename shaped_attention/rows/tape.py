@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from shaped_attention.checks import argument_error
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix, Node
-from shaped_attention.numerics.reverse import depends, gradients, of_matrix, of_node
 from shaped_attention.numerics.scalars import Scalar
 from shaped_attention.rows.coordinates import Coordinates
 
@@ -147,6 +146,8 @@ class Tape:
             return result.grad
         if not isinstance(result, Matrix):
             return self.gradient(result)
+        from shaped_attention.numerics.reverse import depends, gradients, of_matrix
+
         # Of a graph: only now is all known that was computed from it.
         own = {result.node}
         passed = [node for node in self._plain if depends(node, own)]
@@ -167,6 +168,8 @@ class Tape:
 
     def give(self, matrix: Matrix, gradient: Matrix) -> None:
         """Add to the gradient of a matrix of a graph, if it was computed from rows."""
+        from shaped_attention.numerics.reverse import depends, of_node
+
         if depends(matrix.node, self._leaves):
             more, known = of_node(matrix, gradient), self._plain.get(matrix.node)
             self._plain[matrix.node] = more if known is None else known + more

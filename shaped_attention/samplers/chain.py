@@ -9,7 +9,7 @@ independent N(0, 1) entries too, so
   rotate G_Q = B U with orthonormal rows U; then K = G_K U^T;
 - a branch ``Z = M W`` (M any matrix that depends on the past) added to the skip connection:
   the part of W's rows along Q is Gaussian (m, m), the rest enters only through its Gram, a
-  Wishart matrix with n - m degrees of freedom (`shaped_attention.rows.state`);
+  Wishart matrix with n - m degrees of freedom (`shaped_attention.rows.step`);
 - hidden units of a network layer: n independent columns N(0, V);
 - several heads without an output projection: the columns fall into groups, and the state is the
   groups' Grams (`shaped_attention.blocks.attention`);

@@ -122,7 +122,7 @@ def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:
     most = 0.0
     for program in task.programs:
         widest = max(rows * columns for rows, columns in (node.shape for node in program.nodes))
-        most = max(most, itemsize * max(2.5 * Layout(program).rows, 4.8 * widest))
+        most = max(most, itemsize * max(2.4 * Layout(program).rows, 4.8 * widest))
         for node in program.nodes:
             if node.kind != "activated_gram":
                 continue
@@ -130,7 +130,7 @@ def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:
             units = min(HIDDEN_AT_A_TIME, count)
             # The numbers are made of integers with eight bytes, whatever their precision is.
             drawn = (32 * copies + 3 * itemsize - 6) * units * task.tokens
-            most = max(most, drawn + 2.0 * itemsize * square)
+            most = max(most, drawn + 4.0 * itemsize * square)
     return most
 
 

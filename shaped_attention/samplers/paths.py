@@ -22,7 +22,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.emission import MODERATE_FACTOR
-from shaped_attention.rows.state import State, covariance
+from shaped_attention.rows.step import State, covariance
 from shaped_attention.samplers.steppers import (
     NEAR,
     SHIFT,

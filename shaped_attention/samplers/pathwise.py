@@ -20,7 +20,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.reasons import check_chain, check_limit, limit_of
 from shaped_attention.checks import argument_error, check_count
-from shaped_attention.rows.state import State, covariance
+from shaped_attention.rows.step import State, covariance
 from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.specification import Options, specify

@@ -43,8 +43,7 @@ from shaped_attention.numerics.primitives import (
 )
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import mean_decay
-from shaped_attention.rows.state import State, factor_columns
-from shaped_attention.rows.step import seen_weights
+from shaped_attention.rows.step import State, factor_columns, seen_weights
 
 if TYPE_CHECKING:
     from shaped_attention.blocks.limit import Limit

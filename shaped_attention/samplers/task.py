@@ -26,7 +26,7 @@ from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.mover import Mover
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.program import Program
-from shaped_attention.rows.state import factor_columns
+from shaped_attention.rows.step import factor_columns
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steps import traced_chain, traced_limit
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import Numbers
-from shaped_attention.rows.state import State, covariance
+from shaped_attention.rows.step import State, covariance
 from shaped_attention.samplers.clock_step import clock_speed, clock_step, norm_spread
 from shaped_attention.samplers.memory import chunk_size, of_torch
 from shaped_attention.samplers.specification import Specification

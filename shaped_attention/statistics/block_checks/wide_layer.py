@@ -23,8 +23,7 @@ from shaped_attention.blocks.reasons import limit_reason
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.primitives import cholesky
-from shaped_attention.rows.state import State, covariance
-from shaped_attention.rows.step import root_of_branch
+from shaped_attention.rows.step import State, covariance, root_of_branch
 from shaped_attention.statistics.block_checks.report import (
     UNRESOLVED,
     Array,
