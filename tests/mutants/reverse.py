@@ -67,9 +67,8 @@ REVERSE = [
         _NUMBERS,
     ),
     Mutant(
-        "chi-variables-in-the-slot-of-the-normals-beside-them", "shaped_attention/rows/traced.py",
-        "        self._next += slots\n", "        self._next += 1\n",
-        _NUMBERS,
+        "what-is-beside-no-normals-has-their-slot", "shaped_attention/rows/traced.py",
+        "        self._next = 1\n", "", _NUMBERS,
     ),
     Mutant(
         "a-new-direction-counts-twice", "shaped_attention/numerics/operations/orthonormal.py",
