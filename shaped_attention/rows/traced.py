@@ -41,19 +41,22 @@ class TracedDraws:
 
     def normal(self, rows: int, columns: int) -> Matrix:
         """Return independent standard normals (rows, columns)."""
-        return self._drawn("normal", (rows, columns), 1.0)
+        return self._drawn("normal", 1, (rows, columns), 1.0)
 
     def normals_beside_wishart(self, m: int, known: int, dof: int) -> Matrix:
         """Return [G, B] with normals G (m, known), and B B^T ~ Wishart_m(dof, I)."""
         parts = [self.normal(m, known)] if known else []
-        self._next = 1
+        if not known:
+            self._next += 1
         if dof < m + 2:
-            rest = self.normal(m, dof)
+            rest = self._drawn("normal", 2, (m, dof), 1.0)
         else:
-            rest = self._drawn("wishart", (m, m), float(dof), lower=True)
+            rest = self._drawn("wishart", 2, (m, m), float(dof), lower=True)
         return concatenate([*parts, rest])
 
-    def _drawn(self, kind: str, shape: tuple[int, int], number: float, **named: Any) -> Matrix:
+    def _drawn(
+        self, kind: str, slots: int, shape: tuple[int, int], number: float, **named: Any
+    ) -> Matrix:
         slot = slot_number(0, self._next)
-        self._next += 1
+        self._next += slots
         return self._graph.node(kind, (), shape, (number,), (slot,), address=self._address, **named)

@@ -67,8 +67,9 @@ REVERSE = [
         _NUMBERS,
     ),
     Mutant(
-        "what-is-beside-no-normals-has-their-slot", "shaped_attention/rows/traced.py",
-        "        self._next = 1\n", "", _NUMBERS,
+        "chi-variables-in-the-slot-of-the-normals-beside-them", "shaped_attention/rows/traced.py",
+        "        self._next += slots\n", "        self._next += 1\n",
+        ("test_gradient_programs.py::test_numbers_are_those_of_torch[heads side by side]",),
     ),
     Mutant(
         "a-new-direction-counts-twice", "shaped_attention/numerics/operations/orthonormal.py",
