@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -140,6 +141,24 @@ def test_norms_are_those_of_torch(norm, place, eps, gain):
     if place == "after":
         wanted = expected(wanted)
     torch.testing.assert_close(moved, wanted, rtol=1e-12, atol=1e-12)
+
+
+@dataclass(frozen=True)
+class Mixing(sa.Block):
+    """A branch that adds the tokens before to each token."""
+
+    gamma: float
+
+    def branch(self, p, tokens, project):
+        return torch.from_numpy(np.tri(3)) @ tokens
+
+
+def test_a_branch_before_a_norm_sees_the_tokens_as_they_are():
+    tokens = torch.arange(24.0, dtype=torch.float64).reshape(3, 8).square() / 8.0 + 1.0
+    block = sa.Normalised(Mixing(0.6), "after")
+    moved = block.forward(at_depth(block, 0.0), tokens, lambda x, columns, *_: x)
+    wanted = 0.8 * tokens + 0.6 * tokens.cumsum(0)
+    torch.testing.assert_close(moved, torch.nn.functional.rms_norm(wanted, (8,), eps=0.0))
 
 
 @pytest.mark.parametrize("inner", [sa.ShapedMLP(0.0), sa.ShapedAttention(0.0, heads=2)])

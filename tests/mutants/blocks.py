@@ -85,7 +85,7 @@ BLOCKS = [
         "shaped_attention/blocks/normalised.py",
         'before = self.place in ("before", "sandwich")',
         "before = True",
-        ("test_normalised.py::test_norms_are_those_of_torch[rms-after-0.0-1.0]",),
+        ("test_normalised.py::test_a_branch_before_a_norm_sees_the_tokens_as_they_are",),
     ),
     Mutant(
         "normalised-rms-over-width-less-one",
