@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -58,7 +59,8 @@ def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any
     plain = [x for x in others if isinstance(x, Tensor) and x.requires_grad]
     needs, tape = bool(plain) or any(x.needs_gradient for x in operands), recording()
     if not needs or tape is None:
-        with torch.no_grad():
+        # Without a tape torch differentiates the coordinates, as in `pathwise`.
+        with nullcontext() if tape is None else torch.no_grad():
             value = function_of([x.parts[0] for x in operands])
         return type(operands[0])(_space_of(value, spaces), (value,))
     with torch.enable_grad():
@@ -148,15 +150,13 @@ def _space_of(value: Any, spaces: Sequence[Frame]) -> Frame:
     ValueError
         If the function does not return rows.
     """
-    if isinstance(value, Matrix):
-        sizes = [space for space in spaces if space.n == value.shape[-1]]
-        return sizes[0] if sizes else Frame(value.shape[-1], spaces[0].source, explicit=True)
-    if not isinstance(value, Tensor) or not value.is_floating_point():
+    traced = isinstance(value, Matrix)
+    if not traced and not (isinstance(value, Tensor) and value.is_floating_point()):
         raise RowsError(
             "a function of the entries of rows must return numbers; one that compares or sorts "
             "acts inside another function, such as torch.relu, or on x.entries()"
         )
-    if value.dim() != 3:
+    if not traced and value.dim() != 3:
         raise RowsError(
             "a function of the entries of rows must return rows (samples, r, n); got shape "
             f"{tuple(value.shape)}; x.norm(), x.squares(), x.mean() and x @ y.mT turn rows into "

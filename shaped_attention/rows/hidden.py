@@ -1,7 +1,7 @@
-"""Hidden units: functions of single entries, of which a projection needs the Gram matrix alone.
+"""Hidden units: functions of single entries. A projection needs only their Gram matrix.
 
 The Gram matrix of hidden units s(h_i), with independent h_i ~ N(0, F F^T), is summed a few units at
-a time (`Numbers.activated_gram`). Who looks at anything else draws all entries.
+a time (`Numbers.activated_gram`). Any other use draws all entries.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Hidden:
         return result
 
     def gram_root(self, units: int) -> Plain | None:
-        """Return a root of the Gram matrix without the weight; None if entries are needed."""
+        """Return a root of the Gram matrix, up to the weight; None if the entries must be drawn."""
         lefts = [[left for left, _ in base.terms[0]] for base in self.bases]
         used = [u for base in self.bases for _, u in base.terms[0]]
         alike = all(

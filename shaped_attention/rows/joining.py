@@ -28,7 +28,7 @@ def joined(rows: Sequence[R], dim: int = -1) -> R:
     pending = [x for x in (getattr(x, "linear", None) for x in rows) if isinstance(x, Linear)]
     if len(pending) == len(rows):
         first, *rest = pending
-        return type(rows[0]).pending(space, counts[0], first.beside(rest))  # type: ignore[attr-defined]
+        return type(rows[0]).pending(space, counts[0], first.joined(rest))  # type: ignore[attr-defined]
     needs = any(x.needs_gradient for x in rows)
 
     def rule(g: R) -> None:

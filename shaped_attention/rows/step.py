@@ -18,7 +18,6 @@ rotations of the columns, such as a norm.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -63,24 +62,16 @@ def covariance(state: State) -> Any:
     return sum(grams[1:], grams[0]) * (1.0 / len(grams))
 
 
-def turned(parts: list[M], means: bool) -> M:
-    """Return a factor with the Gram of [parts], with few columns; a column of means is kept."""
-    along, *rest = parts
+def turned(rows: M, means: bool) -> M:
+    """Return a factor with the same Gram matrix and few columns; a column of means is kept."""
     if means:
-        first, body = columns(along, 0, 1), columns(along, 1, along.shape[-1])
-        return concatenate([first, turned([body, *rest], False)])
-    if rest or along.shape[-1] >= along.shape[-2]:
-        return lower(concatenate(parts))
-    return along
+        first, body = columns(rows, 0, 1), columns(rows, 1, rows.shape[-1])
+        return concatenate([first, turned(body, False)])
+    return lower(rows) if rows.shape[-1] >= rows.shape[-2] else rows
 
 
 class TokenFrame(Frame):
-    """The space of the tokens, or of a group of their columns: its standard basis has no meaning.
-
-    `means` says whether the first direction is that of the vector of ones.
-    """
-
-    means = False
+    """The space of the tokens, or of a group of their columns, whose entries are never drawn."""
 
     def make_explicit(self) -> None:
         """Raise ValueError: entries of tokens are not drawn."""
@@ -91,7 +82,7 @@ class TokenFrame(Frame):
 
     def ones(self) -> Plain:
         """Return the unit vector along ones, if the state has it."""
-        if not self.means:
+        if not self.knows_ones:
             raise RowsError(
                 "a block takes the mean of the entries of tokens, so its `means` must be True"
             )
@@ -126,8 +117,8 @@ class NamedDraws:
         """Return independent standard normals (rows, columns)."""
         return self._numbers.normal(self._name, rows, columns, self._head)
 
-    def beside(self, rows: int, known: int, rest: int) -> list[Any]:
-        """Return normals along known directions, and a root of what a Wishart matrix has beside."""
+    def blocks(self, rows: int, known: int, rest: int) -> list[Any]:
+        """Return normals along `known` directions, and a Wishart root for the `rest`, if any."""
         blocks = [self.normal(rows, known)] if known else []
         if rest:
             name = f"{self._name}, orthogonal" if known else self._name
@@ -135,8 +126,8 @@ class NamedDraws:
         return blocks
 
     def normals_beside_wishart(self, m: int, known: int, dof: int) -> Any:
-        """Return both side by side."""
-        return concatenate(self.beside(m, known, dof))
+        """Return the same blocks as one matrix."""
+        return concatenate(self.blocks(m, known, dof))
 
     def activated_gram(self, left: Any, units: int, function: Any, copies: int) -> Any:
         """Return the Gram matrix of hidden units (see `Numbers`)."""
@@ -179,7 +170,7 @@ class StepSource(Source):
 
 
 class Step:
-    """The tokens of a step as rows."""
+    """One step of the chain: the tokens as rows, and the space that they live in."""
 
     def __init__(
         self, state: State, width: int, numbers: Numbers, *, shortens: bool = True
@@ -191,7 +182,6 @@ class Step:
             frame = TokenFrame(self.size, self.source)
             frame.grow(factor.shape[-1])
             if state.means:
-                frame.means = True
                 frame.set_ones(self.source.constant(np.eye(1, factor.shape[-1])))
             frames.append(frame)
         self.space: AnySpace = frames[0] if len(frames) == 1 else Sum(frames)
@@ -202,7 +192,7 @@ class Step:
     def state_of(self, rows: Rows, means: bool) -> State:
         """Return the state whose tokens are these rows."""
         rows.space = unify(rows.space, self.space)
-        factors = [turned([self.size**-0.5 * part], means) for part in rows.parts]
+        factors = [turned(self.size**-0.5 * part, means) for part in rows.parts]
         return State(tuple(factors), means)
 
 
@@ -212,15 +202,15 @@ class Projection:
     def __init__(self, source: StepSource, numbers: Numbers) -> None:
         self.source, self.numbers = source, numbers
         self._taken: set[tuple[str, int]] = set()
-        self._unnamed: Counter[str] = Counter()
+        self._unnamed = 0
 
     def __call__(self, x: Any, columns: int, name: str | None = None, head: int = 0) -> Rows:
         """Return the product."""
         check_count("columns", columns)
         check_new_name(self._taken, name, head)
         if name is None:
-            name = f"weights {self._unnamed['']}"
-            self._unnamed[""] += 1
+            name = f"weights {self._unnamed}"
+            self._unnamed += 1
         root, weight = x.root() if isinstance(x, Rows) else (x, 1.0)
         matrix = Undrawn(root.shape[-1], NamedStream(self.numbers, name, head))
         space = Open(columns, self.source)

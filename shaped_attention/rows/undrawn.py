@@ -69,7 +69,7 @@ class Undrawn:
         if self.complete or not (missing or whole):
             return
         rest = frame.n - frame.size if whole else 0
-        self.blocks += self.stream.draws().beside(self.rows, missing, rest)
+        self.blocks += self.stream.draws().blocks(self.rows, missing, rest)
         if rest:
             frame.size += self.blocks[-1].shape[-1]
         self.complete = whole
@@ -129,8 +129,8 @@ class Linear:
         pairs = zip(ours.terms, theirs.terms, strict=True)
         return Linear([[*a, *b] for a, b in pairs], self.spaces, weight)
 
-    def beside(self, others: Sequence[Linear]) -> Linear:
-        """Return rows of the direct sum."""
+    def joined(self, others: Sequence[Linear]) -> Linear:
+        """Return rows of the direct sum of the spaces."""
         every, weight = [self, *others], self.weight
         if not all(_same(x.weight, weight) for x in others):
             every, weight = [x._weighted() for x in every], 1.0

@@ -30,10 +30,8 @@ def padded(x: Plain, before: int, after: int) -> Plain:
         return x
     if isinstance(x, Tensor):
         return torch.constant_pad_nd(x, (before, after))
-    sides = (zeros(x, x.shape[0], count) for count in (before, after))
-    first, last = sides
-    parts = [first] * (before > 0) + [x] + [last] * (after > 0)
-    return concatenate(parts)
+    first, last = ([zeros(x, x.shape[0], count)] if count else [] for count in (before, after))
+    return concatenate([*first, x, *last])
 
 
 def zeros(like: Plain, rows: int, columns: int) -> Plain:

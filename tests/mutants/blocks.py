@@ -111,8 +111,8 @@ BLOCKS = [
     Mutant(
         "layer-norm-factor-loses-its-means",
         "shaped_attention/rows/step.py",
-        "first, body = columns(along, 0, 1)",
-        "first, body = 0.0 * columns(along, 0, 1)",
+        "first, body = columns(rows, 0, 1)",
+        "first, body = 0.0 * columns(rows, 0, 1)",
         ("test_layer_norm.py::test_the_chain_has_the_law_of_networks[before]",),
     ),
     Mutant(

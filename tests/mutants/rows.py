@@ -62,7 +62,7 @@ ROWS = [
     ),
     Mutant(
         "states-without-their-root-of-n", _ROWS + "step.py",
-        "[self.size**-0.5 * part]", "[self.size**-0.4 * part]",
+        "turned(self.size**-0.5 * part", "turned(self.size**-0.4 * part",
         ("test_chain_branches.py::test_tokens_may_be_replaced",),
     ),
     Mutant(
