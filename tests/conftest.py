@@ -11,6 +11,8 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
+from tests import shapes
+
 # Array shapes in annotations are checked while the tests run. The hook must be there before the
 # modules are first imported.
 _CHECKED = [
@@ -23,7 +25,7 @@ _CHECKED = [
     "samplers.sde",
     "theory.drift_diffusion",
 ]
-install_import_hook([f"shaped_attention.{name}" for name in _CHECKED], "beartype.beartype")
+install_import_hook([f"shaped_attention.{name}" for name in _CHECKED], "tests.shapes.checked")
 
 
 # A shell lets programs in its background ignore interrupts, and so would those that tests start.
@@ -41,6 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("validation") is None and names_of(item.nodeid) & named:
             item.add_marker("quick")
+
+
+@pytest.fixture(autouse=True)
+def shapes_checked() -> None:
+    """In every test; `shapes` says for how long."""
+    shapes.start()
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from shaped_attention.sweep import (
     run_sweep,
     sweep_status,
 )
-from shaped_attention.sweep.data import digest_of, encode, seal_of, sealed
+from shaped_attention.sweep.data import Drawn, digest_of, encode
 from shaped_attention.sweep.file import SweepFile
 from shaped_attention.sweep.specification import Unit
 from tests.sweep_examples import bits, small
@@ -64,6 +64,13 @@ def specify(path, text):
     text = text.encode(errors="surrogateescape")
     digest = digest_of(text.decode(errors="replace"))
     change(path, ("UPDATE specification SET sweep = CAST(? AS TEXT), digest = ?", text, digest))
+
+
+def write(path, unit, data):
+    """Write the row of a unit with its digest."""
+    with SweepFile(path, read_sweep(path)) as file:
+        file.begin({}, [], 0)
+        file.commit([(unit, Drawn(data, 1.0))])
 
 
 def units_read(path, data):
@@ -112,12 +119,11 @@ def test_a_wrong_number_would_be_seen(whole, copy):
     """A control: with a digest of its own, another number is read."""
     change(copy, ("UPDATE unit SET data = ? WHERE block = 0", b"0"))
     assert open_sweep(copy).attrs["damaged"] == 8
-    unit, sweep = Unit("chain", (0,), 0, 8), read_sweep(whole[0])
+    unit = Unit("chain", "0", 0, 8)
     with SweepFile(whole[0]) as file:
         records = next(records for found, _, records in file.units() if found == unit).copy()
     records["values"] += 1.0
-    row = sealed(seal_of(sweep)(unit.cell), unit, 1.0, 1, encode(records))
-    change(copy, ("INSERT OR REPLACE INTO unit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row))
+    write(copy, unit, encode(records))
     read = open_sweep(copy)["values"].sel(sampler="chain", gamma=0.1).isel(sample=slice(8))
     np.testing.assert_array_equal(read.transpose("sample", ...), records["values"])
 
@@ -261,9 +267,7 @@ def test_another_schema_is_refused(copy, statement):
 def test_sizes_are_checked_before_anything_grows(whole, copy):
     """Half a gigabyte in a row; samples without number; a Dataset beyond the limit."""
     bomb = zlib.compress(bytes(2**29), 1)
-    seal = seal_of(read_sweep(copy))((0,))
-    row = sealed(seal, Unit("chain", (0,), 0, 8), 1.0, 1, bomb)
-    change(copy, ("INSERT OR REPLACE INTO unit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row))
+    write(copy, Unit("chain", "0", 0, 8), bomb)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert open_sweep(copy).attrs["damaged"] == 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB

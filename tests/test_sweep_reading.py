@@ -39,7 +39,7 @@ def test_a_dataset_has_the_samples_of_the_samplers(stored, data):
         "sampler": 2, "gamma": 2, "fraction": 2, "sample": 300, "observable": 8, "row": 2, "col": 2,
     }  # fmt: skip
     layer, v0 = sa.ShapedAttention(0.5), sa.equicorrelated(2, 0.2)
-    seed = sweep.unit_seed(Unit("chain", (1,), 1, 128))
+    seed = sweep.unit_seed(Unit("chain", "1", 1, 128))
     chain = sa.simulate_chain(
         layer, v0, width=20, depth=4, samples=128, seed=seed, times=[0.1, 0.2], radius=1.6,
         progress=False,

@@ -11,7 +11,7 @@ import shaped_attention as sa
 from shaped_attention.sweep import Sweep, SweepFaultsError, read_sweep
 from shaped_attention.sweep.data import decode, record_of
 from shaped_attention.sweep.specification import Unit
-from shaped_attention.sweep.units import draw, task_of
+from shaped_attention.sweep.units import tasks_of
 from tests.sweep_examples import TOML, Faulty, faulty, small
 
 GRID = {"width": 20, "depth": 4, "step": 0.05}
@@ -78,8 +78,8 @@ def test_a_module_is_imported_by_a_toml_file_alone(tmp_path):
     again = Sweep.from_json(sweep.to_json())
     assert not again.functions()
     with pytest.raises(ValueError, match="no code that a file names is imported"):
-        again.cell((0,))
-    assert again.with_layer(faulty).cell((0,)).layer == sweep.cell((0,)).layer == (Faulty(0.3),)
+        again.cell("0")
+    assert again.with_layer(faulty).cell("0").layer == sweep.cell("0").layer == (Faulty(0.3),)
     with pytest.raises(ValueError, match="layer must be tests"):
         again.with_layer(small)
 
@@ -108,13 +108,13 @@ def test_spaces_have_the_ends_that_are_given():
 def test_a_unit_depends_on_values_and_not_on_places():
     """The same cell in two grids; other blocks and cells have other numbers."""
     sweep, other = small(), small({"tau0": [0.5, 1.0], "gamma": [0.1, 0.5]})
-    unit, same = Unit("chain", (1,), 0, 8), Unit("chain", (1, 1), 0, 8)
+    unit, same = Unit("chain", "1", 0, 8), Unit("chain", "1,1", 0, 8)
     assert sweep.unit_seed(unit) != other.unit_seed(same)  # tau0 is given here
     alone = small({"gamma": [0.5]})
-    first = draw(task_of(sweep, unit)).data
-    assert first == draw(task_of(alone, Unit("chain", (0,), 0, 8))).data
-    assert first != draw(task_of(sweep, unit._replace(block=1))).data
-    assert first != draw(task_of(sweep, unit._replace(cell=(0,)))).data
+    first = tasks_of(sweep)(unit)().data
+    assert first == tasks_of(alone)(Unit("chain", "0", 0, 8))().data
+    assert first != tasks_of(sweep)(unit._replace(block=1))().data
+    assert first != tasks_of(sweep)(unit._replace(cell="0"))().data
 
 
 def test_kinds_of_cells_are_those_of_the_samplers():
@@ -123,8 +123,8 @@ def test_kinds_of_cells_are_those_of_the_samplers():
         {"layer": "model", "config": "gpt2", "tokens": 4, "n_layer": 2}, {"n_embd": [48, 96]},
         samplers="model", samples=3, keep="V",
     )  # fmt: skip
-    unit = Unit("model", (0,), 0, 3)
-    drawn = decode(record_of(models), 3, draw(task_of(models, unit)).data)
+    unit = Unit("model", "0", 0, 3)
+    drawn = decode(record_of(models), 3, tasks_of(models)(unit)().data)
     model = sa.model_from_config("gpt2", n_layer=2, n_embd=48)
     seed = models.unit_seed(unit)
     direct = sa.simulate_model(model, 4, samples=3, seed=seed, progress=False)
@@ -133,7 +133,7 @@ def test_kinds_of_cells_are_those_of_the_samplers():
         {"layer": "sphere", "beta": 1.0, "tokens": 3, "dimension": 4, "horizon": 1.0},
         samplers="sphere", samples=2, fractions=(0.0, 1.0),
     )  # fmt: skip
-    unit = Unit("sphere", (), 0, 2)
-    values = decode(record_of(sphere), 2, draw(task_of(sphere, unit)).data)["values"]
+    unit = Unit("sphere", "", 0, 2)
+    values = decode(record_of(sphere), 2, tasks_of(sphere)(unit)().data)["values"]
     assert values.shape == (2, 2, len(sphere.observables))
     assert np.isfinite(values).all()
