@@ -4,10 +4,15 @@ BIN := .venv/bin
 # Of the figures and the notebooks: "full" takes an hour, "small" minutes.
 SIZE ?= full
 
+# The processes that tests start need not compile what others have compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
+FIGURES := $(wildcard figures/*.py)
+
 # Of the mutants: at work at the same time.
 WORKERS ?= 2
 
-.PHONY: compare test quick test-all check-style portability claims validate mutants lint benchmark figures notebooks outputs docs clean
+.PHONY: compare test quick test-all check-style portability claims validate mutants lint benchmark figures notebooks outputs pages docs clean $(FIGURES)
 
 compare: .venv/installed
 	$(BIN)/shaped-attention compare --overwrite
@@ -56,9 +61,11 @@ benchmark: .venv/installed
 	$(BIN)/python -m benchmarks.sphere
 
 # The committed figures again; small ones, which only show that all scripts run, go elsewhere.
-figures: .venv/installed
-	@set -e; mkdir -p build/figures; for script in figures/*.py; do echo "$$script"; \
-	  $(if $(filter small,$(SIZE)),SMALL=1 FIGURES=build/figures )$(BIN)/python "$$script"; done
+figures: $(FIGURES)
+
+$(FIGURES): .venv/installed
+	@mkdir -p build/figures
+	$(if $(filter small,$(SIZE)),SMALL=1 FIGURES=build/figures )$(BIN)/python $@
 
 # From the Markdown in notebooks/, run in build/notebooks.
 notebooks: .venv/installed
@@ -74,6 +81,10 @@ notebooks: .venv/installed
 outputs:
 	$(MAKE) notebooks SIZE=small
 	$(BIN)/python docs/_outputs.py
+
+# What pages of the documentation need and git does not hold.
+pages: .venv/installed
+	$(BIN)/python docs/_pages.py
 
 # With the notebooks of the last run, if there was one.
 docs: .venv/installed

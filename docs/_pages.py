@@ -38,7 +38,8 @@ def write_all(folder: Path) -> None:
     }
     judged = {"claims.md": authors_page, "claims-papers.md": papers_page, "ledger.md": ledger}
     # Judging takes minutes.
-    changed = max(path.stat().st_mtime for path in (ROOT / "symbolic").rglob("*.[pc]*"))
+    sources = (ROOT / "symbolic").rglob("*.[pc]*")
+    changed = max(path.stat().st_mtime for path in sources if path.suffix != ".pyc")
     for name, page in (pages | judged).items():
         path = folder / "parts" / name
         if name in pages or not path.exists() or path.stat().st_mtime < changed:
@@ -105,3 +106,7 @@ def copy_notebooks(folder: Path) -> None:
     folder.mkdir()
     for notebook in executed or sorted((ROOT / "notebooks").glob("*.ipynb")):
         shutil.copy2(notebook, folder)
+
+
+if __name__ == "__main__":
+    write_all(ROOT / "docs" / "_generated")
