@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from jaxtyping import install_import_hook
 
-from tests import shapes
+from tests import quick, shapes
 
 # Array shapes in annotations are checked while the tests run. The hook must be there before the
 # modules are first imported.
@@ -36,13 +37,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.hookimpl(tryfirst=True)  # before tests are left out for their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that the planted errors name as `quick`, next to those that say so."""
-    from tests.mutants.catalogue import MUTANTS
-    from tests.quick import names_of
-
-    named = {test for mutant in MUTANTS for test in mutant.tests}
     for item in items:
-        if item.get_closest_marker("validation") is None and names_of(item.nodeid) & named:
+        if (
+            item.get_closest_marker("validation") is None
+            and quick.names_of(item.nodeid) & quick.NAMED
+        ):
             item.add_marker("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file of which the quick suite runs nothing."""
+    if config.option.markexpr != "quick" or collection_path.suffix != ".py":
+        return None
+    return not quick.has_quick_tests(collection_path) or None
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,13 @@ the whole suite is known to notice, in a small part of its time; `make test` run
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from tests.mutants.catalogue import MUTANTS
+
+NAMED = {test for mutant in MUTANTS for test in mutant.tests}
+"""What the planted errors name."""
+
 
 def names_of(nodeid: str) -> set[str]:
     """How a mutant may name a test: by its file, its function, or one case of the function.
@@ -16,3 +23,9 @@ def names_of(nodeid: str) -> set[str]:
     name = nodeid.removeprefix("tests/")
     file, _, function = name.partition("::")
     return {file, name, f"{file}::{function.split('[')[0]}"}
+
+
+def has_quick_tests(file: Path) -> bool:
+    """Whether a file has to be read for the quick suite."""
+    text = file.read_text(encoding="utf-8")
+    return "mark.quick" in text or any(name.partition("::")[0] == file.name for name in NAMED)

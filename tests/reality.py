@@ -98,12 +98,9 @@ def smallest(first: xr.Dataset, second: xr.Dataset) -> tuple[float, str]:
     return min(1.0, len(p) * p[name]), name
 
 
-def check_law(
-    config: Any, *wrong: sa.Model, implementation: str = "eager", models: xr.Dataset | None = None
-) -> None:
+def check_law(config: Any, *wrong: sa.Model, implementation: str = "eager") -> None:
     """Assert that 500 models of a configuration have its law, and not those of wrong twins."""
-    if models is None:
-        models = models_from_config(config, 500, 1, IDS, implementation)
+    models = models_from_config(config, 500, 1, IDS, implementation)
     for known in (sa.model_from_config(config), *wrong):
         law = sa.simulate_model(
             known, IDS, samples=2000, seed=1, progress=False, entropy=implementation == "eager",

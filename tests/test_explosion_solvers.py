@@ -42,7 +42,7 @@ def test_probabilities_at_many_times_are_interpolated(name):
     exact = np.array([law.probability(t) for t in times])
     np.testing.assert_allclose(law.explosions(times), exact, rtol=0, atol=1e-12)
     wrong = replace(law, alpha=law.alpha + 0.5 * law.delta)
-    assert np.abs([wrong.probability(t) for t in times] - exact).max() > 2e-7
+    assert abs(wrong.probability(1.0) - exact[5]) > 2e-7
 
 
 @pytest.mark.parametrize("name", ["a = 2", "a = 6"])

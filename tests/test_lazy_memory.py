@@ -40,16 +40,17 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return noted
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
-    ("name", "optimizer", "width", "steps"),
+    ("name", "optimizer", "width", "steps", "dtype"),
     [
-        ("one head", sa.SGD(0.1), 10**5, 4),
-        ("attention", sa.SGD(0.1, momentum=0.9), 10**5, 3),
-        ("attention", sa.Muon(0.02), 10**5, 4),
-        ("transformer", sa.SGD(0.1), 2000, 1),
-        ("transformer", sa.SGD(0.1, momentum=0.9), 2000, 4),
-        ("transformer", sa.Muon(0.02), 2000, 4),
+        ("one head", sa.SGD(0.1), 10**5, 4, "float64"),
+        ("attention", sa.SGD(0.1, momentum=0.9), 10**5, 3, "float64"),
+        ("attention", sa.Muon(0.02), 10**5, 4, "float64"),
+        ("attention", sa.Muon(0.02), 10**5, 4, "float32"),
+        ("transformer", sa.SGD(0.1), 2000, 1, "float64"),
+        ("transformer", sa.SGD(0.1), 2000, 1, "float32"),
+        ("transformer", sa.SGD(0.1, momentum=0.9), 2000, 4, "float64"),
+        ("transformer", sa.Muon(0.02), 2000, 4, "float64"),
     ],
 )
 def test_training(

@@ -106,9 +106,9 @@ CONTROLS: dict[str, tuple[Any, str, Any]] = {
 
 @pytest.mark.parametrize("key", CONTROLS)
 def test_a_wrong_formula_turns_the_verdict(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the right formula is on record (`test_symbolic_claims`)."""
     claim = next(claim for claim in CLAIMS if claim.key == key)
     module, name, wrong = CONTROLS[key]
-    assert not judge(claim).changed
     monkeypatch.setattr(module, name, wrong)
     assert turns(claim)
 

@@ -139,7 +139,7 @@ def test_drifts_and_diffusions_of_a_layer_add() -> None:
     assert (total.diffusion - parts[0].diffusion - parts[1].diffusion).expand() == Matrix.zeros(3)
 
 
-@pytest.mark.parametrize("tokens", [5, 6, 7, 8])
+@pytest.mark.parametrize("tokens", [5, 8])
 @pytest.mark.parametrize("mask", [None, "causal"])
 def test_more_tokens_at_a_rational_point(tokens: int, mask: str | None) -> None:
     proof = sy.check_at_points(sy.ShapedAttention(mask=mask), tokens, points=1, seed=tokens)
@@ -188,7 +188,7 @@ def test_a_dropped_taylor_term_is_caught(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_drift_at_special_covariances() -> None:
     """Equal tokens: no drift. Exchangeable: (gamma^2/tau_0^2) ((m-1)/m^2) (q-p)^2 V."""
     p, q = symbols("p q", real=True)
-    m = 4
+    m = 3
     limit = sy.derive(sy.ShapedAttention(), m)
     v = limit.algebra.v_expressions
     exchangeable = Matrix(m, m, lambda a, b: q if a == b else p)

@@ -48,7 +48,6 @@ def test_another_formula_of_a_scheme_changes_the_verdict(
     monkeypatch: pytest.MonkeyPatch, key: str, name: str, wrong: Any
 ) -> None:
     claim = named(f"normalisation-{key}")
-    assert not judge(claim).changed
     monkeypatch.setattr(speeds, name, wrong)
     assert judge(claim).changed
 
@@ -65,7 +64,6 @@ def test_another_limit_of_long_contexts_is_seen(
     monkeypatch: pytest.MonkeyPatch, key: str, name: str, wrong: Callable[[], Expr]
 ) -> None:
     claim = named(f"long-context-{key}")
-    assert not judge(claim).changed
     monkeypatch.setattr(contexts, name, wrong)
     assert judge(claim).changed
 

@@ -78,7 +78,6 @@ WRONG: dict[str, tuple[Any, str, Any]] = {
 @pytest.mark.parametrize("key", WRONG)
 def test_a_wrong_formula_changes_the_verdict(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, name, wrong = WRONG[key]
-    assert not judge(named(key)).changed
     monkeypatch.setattr(module, name, wrong)
     assert judge(named(key)).changed
 

@@ -42,7 +42,6 @@ WRONG: dict[str, tuple[str, Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("key", WRONG)
 def test_wrong_formulas_are_seen(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores that are not divided by sqrt k, twice a kernel or a bracket, another slope."""
-    assert not judge(NAMED[key]).changed
     name, wrong = WRONG[key]
     monkeypatch.setattr(random_mlp, name, wrong(getattr(random_mlp, name)))
     assert judge(NAMED[key]).changed
@@ -57,7 +56,6 @@ def test_another_law_of_the_gram_matrix_is_seen(
     key: str, wrong: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A term in the square of S, or d + 1 in place of d, in the drift or the bracket."""
-    assert not judge(NAMED[key]).changed
     monkeypatch.setattr(random_values, name, wrong(getattr(random_values, name)))
     assert judge(NAMED[key]).changed
 

@@ -225,7 +225,7 @@ BLOCKS = [
         _PARALLEL,
         "return sqrt(1.0 - sum(q.gamma**2 for q in p.blocks))",
         "return 1.0 - sum(q.gamma**2 for q in p.blocks)",
-        ("test_starts.py::test_the_limit_of_parallel_branches",),
+        ("test_starts.py::test_parallel_branches_add_up_by_their_weights",),
     ),
     Mutant(
         "parallel-branch-weight-squared",

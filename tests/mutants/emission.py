@@ -43,7 +43,7 @@ EMISSION = [
         _EMITTER,
         "self._here.registers.pop((base, row), None)",
         "self._here.registers.get((base, row), None)",
-        ("test_compiled.py::test_sde[attention-5]", "test_oracles.py"),
+        ("test_oracles.py::test_one_token[chain]",),
     ),
     Mutant(
         "emitted-work-is-shared",
@@ -92,7 +92,7 @@ EMISSION = [
         _MATRICES,
         "            i, j = j, i\n",
         "            i, j = i, j\n",
-        ("test_operations.py",),
+        ("test_operations.py::test_executors_agree[orthonormal, known directions]",),
     ),
     Mutant(
         "emitted-parts-begin-at-the-whole",
@@ -155,7 +155,7 @@ EMISSION = [
         _BURSTS,
         'x = load("double", "%buf", e.add(e.mul(j, lanes), p))\n                            store',
         'x = load("double", "%buf", e.mul(j, lanes))\n                            store',
-        ("test_clock.py",),
+        ("test_clock.py::test_executors_follow_the_same_paths[full]",),
     ),
     Mutant(
         "rows-of-a-block-taken-off-as-if-orthogonal",

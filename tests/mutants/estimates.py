@@ -106,6 +106,6 @@ ESTIMATES = [
         "shaped_attention/theory/moments.py",
         "sum(share * part.diffusion for share, part in shares)",
         "sum(part.diffusion for share, part in shares)",
-        ("test_sde.py", "test_starts.py", "test_normalised_limit.py", "test_clock.py"),
+        ("test_starts.py::test_the_limit_of_a_pattern_is_the_mean_of_its_limits",),
     ),
 ]

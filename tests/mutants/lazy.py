@@ -17,7 +17,7 @@ LAZY = [
         _SPACES,
         "left = self.n - self.size",
         "left = self.n",
-        ("test_lazy_matrices.py",),
+        ("test_lazy_matrices.py::test_a_matrix_that_is_revealed_whole_is_gaussian",),
     ),
     Mutant(
         "lazy-images-ignore-the-other-side",
@@ -255,10 +255,7 @@ LAZY = [
         "shaped_attention/rows/spaces.py",
         "return frame - 2.0 * v.mT @ (v @ frame)",
         "return frame - v.mT @ (v @ frame)",
-        (
-            "test_lazy_matrices.py",
-            "test_lazy_rules.py",
-        ),
+        ("test_lazy_matrices.py::test_a_space_that_becomes_explicit_keeps_all_inner_products",),
     ),
     Mutant(
         "lazy-infinite-width-without-w-o",

@@ -53,7 +53,7 @@ ROWS = [
     Mutant(
         "both-sides-of-a-product-along-its-frame", _ROWS + "rows.py",
         "    others = y.parts\n", "    others = y.linear.coordinates(whole=False)\n",
-        (*_law("kernel_attention"), "test_chain_branches.py"),
+        _law("latent_mean"),
     ),
     Mutant(
         "projections-as-wide-as-the-tokens-stay-apart", _ROWS + "rows.py",

@@ -41,6 +41,6 @@ STOPPING = [
         "shaped_attention/statistics/proportions.py",
         "betainccinv(k + 1.0, np.maximum(n - k, 1.0), tail)",
         "betainccinv(k, np.maximum(n - k, 1.0), tail)",
-        ("test_stopping.py",),
+        ("test_stopping.py::test_explosion_curve_counts_and_bounds",),
     ),
 ]

@@ -72,7 +72,7 @@ SYMBOLS = [
         "step = Rational(1, degree + 2)",
         (
             "test_symbolic_softmax.py::test_the_expansion_is_the_taylor_series_of_the_attention_matrix"
-            "[None]",
+            "[None-rows0]",
         ),
     ),
     Mutant(
