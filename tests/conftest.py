@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from jaxtyping import install_import_hook
+from matplotlib.figure import Figure
 
 from tests import quick, shapes
 
@@ -65,6 +66,12 @@ def global_generators_untouched() -> Iterator[None]:
     yield
     assert np.random.get_state()[1].tobytes() == before[0]  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), before[1])
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave images empty: to draw them takes most of the time of a command."""
+    monkeypatch.setattr(Figure, "savefig", lambda _, path, **options: Path(path).touch())
 
 
 @pytest.fixture(autouse=True, scope="session")

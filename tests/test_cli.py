@@ -40,6 +40,7 @@ def test_main_job_on_the_shipped_tokens(run, tmp_path):
     assert 0.0 <= tables["chain against SDE"]["data_vars"]["ks"]["data"][0] <= 1.0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_results_can_be_loaded_and_run_again(run, tmp_path):
     assert run("compare", *SMALL, "--tokens", "2").exit_code == 0
     for name, samples in (("network", 16), ("chain", 64), ("sde", 64)):
@@ -52,6 +53,7 @@ def test_results_can_be_loaded_and_run_again(run, tmp_path):
     assert '"sampler": "chain"' in shown.output
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_other_starts(run, tmp_path):
     x = np.random.default_rng(0).standard_normal((3, 5))
     np.save("tokens.npy", x)
@@ -68,6 +70,7 @@ def test_other_starts(run, tmp_path):
     assert np.diag(start).mean() == pytest.approx(2.0)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     "options",
     [
@@ -84,12 +87,14 @@ def test_options(run, options):
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_progress_can_be_shown(run):
     result = run("compare", *SMALL, "--tokens", "2", "--progress")
     assert all(label in result.stderr for label in ("network", "chain", "sde"))
     assert not run("compare", *SMALL, "--tokens", "2", "--overwrite").stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_data_of_another_command_are_not_replaced(run, tmp_path):
     """Before anything is computed; with --overwrite they are, and another folder is free."""
     assert run("compare", *SMALL, "--tokens", "2").exit_code == 0

@@ -25,7 +25,7 @@ GPT2 = {
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch, undrawn):
     """Run the command in a folder with two configurations, with few tokens and samples."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "llama.json").write_text(json.dumps(LLAMA))
