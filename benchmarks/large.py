@@ -20,11 +20,9 @@ import shaped_attention as sa
 from shaped_attention.numerics.fills import fill_normals
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.threads import one_thread
-from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, specify
 from shaped_attention.samplers.steppers.blas import BlasStepper
-from shaped_attention.samplers.task import Task, task_of
 
 GAMMA, STEP = 0.35, 0.001
 LAYERS: dict[str, tuple[sa.Block, bool]] = {
@@ -90,8 +88,8 @@ class Measured:
     normal: float
 
 
-def one_path(layer: sa.Block, tokens: int, is_chain: bool) -> tuple[Task, Paths]:
-    """Return one path at its initial condition, and its task."""
+def one_path(layer: sa.Block, tokens: int, is_chain: bool) -> Paths:
+    """Return one path at its initial condition."""
     width = 2 * tokens if tokens > 512 else 1024
     spec = specify(
         layer,
@@ -103,14 +101,13 @@ def one_path(layer: sa.Block, tokens: int, is_chain: bool) -> tuple[Task, Paths]
         seed=0,
         options=Options(chunk=1),
     )
-    task = task_of(spec, "chain" if is_chain else "sde", width if is_chain else None)
-    return task, starting_paths(spec, BlasStepper(task), 0, 1)
+    return Paths(BlasStepper(spec), 0, 1)
 
 
 def measure(layer: sa.Block, tokens: int, is_chain: bool, rounds: int) -> Measured:
     """Time layers, products and random numbers in turns."""
-    task, paths = one_path(layer, tokens, is_chain)
-    nodes = task.programs[0].nodes
+    paths = one_path(layer, tokens, is_chain)
+    nodes = paths.spec.programs[0].nodes
     work, count = sum(map(operations, nodes)), sum(map(numbers, nodes))
     size = min(tokens, 1024)
     a = np.random.default_rng(0).normal(size=(size, size))

@@ -32,7 +32,8 @@ from benchmarks.large import operations
 from shaped_attention.architectures import simulate
 from shaped_attention.architectures.configurations import read_config
 from shaped_attention.numerics.fills import fill_normals
-from shaped_attention.samplers.task import Task, task_of
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.steppers import Stepper, stepper_of
 
 LLAMA, GPT2 = read_config("llama-3.1-70b")[0], read_config("gpt2")[0]
 MODELS = {"llama": LLAMA, "gpt2": GPT2}
@@ -65,9 +66,9 @@ def normals(count: int) -> None:
         thread.join()
 
 
-def counted(task: Task, depth: int) -> tuple[float, float]:
+def counted(spec: Specification, depth: int) -> tuple[float, float]:
     """Return the operations of all products, and the random numbers, of a sample."""
-    programs = [task.programs[k % len(task.programs)] for k in range(depth)]
+    programs = [spec.programs[k % len(spec.programs)] for k in range(depth)]
     work = sum(operations(node) for program in programs for node in program.nodes)
     return work, float(sum(program.numbers for program in programs))
 
@@ -77,14 +78,13 @@ def measure(name: str, tokens: int, samples: int, depth: int | None, rounds: int
     config = dict(MODELS[name])
     layers = "num_hidden_layers" if "num_hidden_layers" in config else "n_layer"
     config[layers] = depth or config[layers]
-    tasks: list[Task] = []
-    kept = task_of
+    specs: list[Specification] = []
 
-    def keeping(*arguments: Any) -> Task:
-        tasks.append(kept(*arguments))
-        return tasks[-1]
+    def keeping(spec: Specification) -> Stepper:
+        specs.append(spec)
+        return stepper_of(spec)
 
-    simulate.task_of = keeping  # type: ignore[attr-defined]
+    simulate.stepper_of = keeping  # type: ignore[attr-defined]
     model = sa.model_from_config(config)
 
     def run(entropy: bool, count: int = samples) -> None:
@@ -102,7 +102,7 @@ def measure(name: str, tokens: int, samples: int, depth: int | None, rounds: int
     times: dict[str, list[tuple[float, float]]] = {}
     for _ in range(rounds):
         times.setdefault("entropy", []).append(timed(lambda: run(True)))
-        work, numbers = (samples * x for x in counted(tasks[-1], model.depth))
+        work, numbers = (samples * x for x in counted(specs[-1], model.depth))
         times.setdefault("plain", []).append(timed(lambda: run(False)))
         drawn = int(min(numbers, 2e8))
         repeats = int(max(1, min(work, 1e11) // (2 * _SIZE**3)))

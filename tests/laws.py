@@ -14,7 +14,6 @@ from scipy import stats
 import shaped_attention as sa
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers import loop
-from shaped_attention.samplers.results import Run
 from shaped_attention.samplers.steppers import blas
 
 
@@ -51,16 +50,15 @@ def with_state(call: Callable[[], xr.Dataset]) -> tuple[xr.Dataset, NDArray[np.f
     """Return the result of a sampler, and the states (samples, groups, m, c) at its end."""
     states, run_paths = [], loop.run_paths
 
-    def kept(*arguments: Any) -> Run:
-        run = run_paths(*arguments, with_state=True)
-        states.append(run.state)
-        return run
+    def kept(*arguments: Any, with_state: bool) -> dict[str, NDArray[np.float64]]:
+        values = run_paths(*arguments, with_state=True)
+        states.append(values["state"])
+        return values
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "run_paths", kept)
         result = call()
     (state,) = states
-    assert state is not None
     return result, state
 
 

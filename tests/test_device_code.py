@@ -18,16 +18,14 @@ from shaped_attention.compiler.ptx import ptx
 from shaped_attention.numerics.device_code import fill_pairs
 from shaped_attention.numerics.draws import stream_key
 from shaped_attention.numerics.fills import fill_normals, path_words
-from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steppers.compiled import BlockStepper
 from shaped_attention.samplers.steppers.device import DeviceStepper
-from shaped_attention.samplers.task import Task, task_of
 
 HEADS = sa.ShapedAttention(0.4, heads=2, mask="causal", output_projection=True)
 SWISH = sa.ShapedMLP(0.4, activation="silu", gated=True, hidden=48, skip=1.0)
 BOTH = [sa.ShapedAttention(0.5, 0.7), sa.ShapedMLP(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))]
-CPU = torch.device("cpu")
 
 PROGRAMS: dict[str, tuple[Any, int, int | None]] = {
     "attention, 2": (sa.ShapedAttention(0.35), 2, 64),
@@ -46,14 +44,13 @@ PROGRAMS: dict[str, tuple[Any, int, int | None]] = {
 """Layer, tokens, and width of the chain."""
 
 
-def run_of(name: str, dtype: str = "float64") -> tuple[Specification, Task]:
+def run_of(name: str, dtype: str = "float64") -> Specification:
     layer, tokens, width = PROGRAMS[name]
     v0 = sa.equicorrelated(tokens, 0.2, 1.3)
-    spec = specify(
+    return specify(
         layer, v0, width=width, steps=6, dt=0.02, samples=9, seed=2,
         options=Options(dtype=dtype, radius=1.1 * float(np.linalg.norm(v0))),
     )  # fmt: skip
-    return spec, task_of(spec, "sde" if width is None else "chain", width)
 
 
 @pytest.mark.portability
@@ -61,8 +58,8 @@ def run_of(name: str, dtype: str = "float64") -> tuple[Specification, Task]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_paths_are_those_of_vectors(name: str, dtype: str) -> None:
     """A thread does what a lane does, and stops at the same time."""
-    spec, task = run_of(name, dtype)
-    runs = [starting_paths(spec, x, 3, 9) for x in (BlockStepper(task), DeviceStepper(task, CPU))]
+    spec = run_of(name, dtype)
+    runs = [Paths(stepper, 3, 9) for stepper in (BlockStepper(spec), DeviceStepper(spec))]
     for paths in runs:
         while paths.behind(6):
             paths.advance(6, 4)
@@ -96,8 +93,8 @@ def ptxas() -> str | None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_registers_and_spills(name: str, tmp_path: Path) -> None:
     """What a thread needs on a device of kind sm_90, without such a device."""
-    _, task = run_of(name)
-    text, _ = DeviceStepper(task, CPU).code.text(task.width is None, True)
+    spec = run_of(name)
+    text, _ = DeviceStepper(spec).code.text(spec.width is None, True)
     (tmp_path / "kernel.ptx").write_text(ptx(text))
     shown = subprocess.run(
         [str(ptxas()), "-v", "-arch=sm_90", str(tmp_path / "kernel.ptx"), "-o",

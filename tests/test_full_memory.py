@@ -39,14 +39,14 @@ class FullMemory:
     def __init__(self, fits: int) -> None:
         self.fits, self.asked = fits, list[int]()
 
-    def __call__(self, spec: Any, stepper: Any, first: int, count: int) -> Any:
+    def __call__(self, stepper: Any, first: int, count: int) -> Any:
         self.asked.append(count)
         if count > self.fits:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return STARTING(spec, stepper, first, count)
+        return STARTING(stepper, first, count)
 
 
-STARTING = loop.starting_paths
+STARTING = loop.Paths
 
 
 def run() -> Any:
@@ -58,7 +58,7 @@ def test_chunks_are_smaller_once_where_memory_is_full(
 ) -> None:
     expected = run()
     memory = FullMemory(8)
-    monkeypatch.setattr(loop, "starting_paths", memory)
+    monkeypatch.setattr(loop, "Paths", memory)
     with caplog.at_level(logging.WARNING, logger="shaped_attention"):
         assert run().equals(expected)
     assert set(memory.asked) >= {64, 8}
@@ -67,7 +67,7 @@ def test_chunks_are_smaller_once_where_memory_is_full(
         in caplog.text
     )
     # Only once: then it is the caller's to choose.
-    monkeypatch.setattr(loop, "starting_paths", FullMemory(7))
+    monkeypatch.setattr(loop, "Paths", FullMemory(7))
     with pytest.raises(
         MemoryError,
         match=r"^chain: the memory of cpu is full even with 8 samples at a time; wait for "
@@ -77,7 +77,7 @@ def test_chunks_are_smaller_once_where_memory_is_full(
 
 
 def test_a_single_sample_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "starting_paths", FullMemory(0))
+    monkeypatch.setattr(loop, "Paths", FullMemory(0))
     monkeypatch.setattr(WeightStepper, "chunk", lambda *_: 1)
     monkeypatch.setattr(loop, "free_bytes", lambda place: 2**28)
     # Weights of half a gigabyte, and 9 m n = 442 kB.
@@ -96,15 +96,15 @@ def test_what_did_not_fit_is_gone_before_smaller_chunks_start(
     """Not once the collector of cycles runs: on a device the memory would be full until then."""
     held, left = list[Any](), list[int]()
 
-    def starting(spec: Any, stepper: Any, first: int, count: int) -> Any:
+    def starting(stepper: Any, first: int, count: int) -> Any:
         if count <= 8:
             left.append(sum(array() is not None for array in held))
-            return STARTING(spec, stepper, first, count)
+            return STARTING(stepper, first, count)
         array = np.zeros(count)
         held.append(weakref.ref(array))
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(loop, "starting_paths", starting)
+    monkeypatch.setattr(loop, "Paths", starting)
     gc.disable()
     try:
         run()
@@ -115,7 +115,7 @@ def test_what_did_not_fit_is_gone_before_smaller_chunks_start(
 
 
 def test_full_memory_is_a_sentence_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "starting_paths", FullMemory(0))
+    monkeypatch.setattr(loop, "Paths", FullMemory(0))
     with pytest.raises(ClickException, match="is full even with 8 samples"), one_sentence():
         run()
 
@@ -127,7 +127,7 @@ def test_other_errors_of_a_device_are_raised_at_once(monkeypatch: pytest.MonkeyP
         asked.append(count)
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(loop, "starting_paths", broken)
+    monkeypatch.setattr(loop, "Paths", broken)
     with pytest.raises(RuntimeError, match="illegal memory access"):
         run()
     assert set(asked) <= {64, 16}

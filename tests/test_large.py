@@ -26,7 +26,6 @@ from shaped_attention.samplers.specification import Options, Specification, spec
 from shaped_attention.samplers.steppers import blas, stepper_of
 from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.steppers.compiled import BlockStepper
-from shaped_attention.samplers.task import task_of
 from tests.emitted import run_alone
 
 LAYERS = {
@@ -254,8 +253,7 @@ def test_the_number_of_tokens_alone_decides(tokens, taken):
             seed=0,
             options=Options(dtype=dtype, chunk=chunk),
         )
-        stepper = stepper_of(spec, task_of(spec, "chain", 100))
-        assert type(stepper) is taken
+        assert type(stepper_of(spec)) is taken
 
 
 @pytest.mark.portability

@@ -9,7 +9,7 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.samplers.specification import specify
-from shaped_attention.samplers.task import start_states, task_of, tokens_of
+from shaped_attention.samplers.starts import start_states, tokens_of
 
 RELU = sa.ShapedMLP(0.6, 0.0, -4.0)
 HEADS = sa.ShapedAttention(0.6, 0.5, heads=4)
@@ -20,9 +20,10 @@ def normed(block, place="before", **options):
 
 
 def starts(layer, v0, width, samples, stream="chain"):
-    request = specify(layer, v0, width=width, steps=1, dt=1.0 / width, samples=samples, seed=3)
-    task = task_of(request, stream, width)
-    return task, start_states(request, task, 0, samples)
+    spec = specify(
+        layer, v0, width=width, steps=1, dt=1.0 / width, samples=samples, seed=3, sampler=stream
+    )
+    return spec, start_states(spec, 0, samples)
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -33,11 +34,11 @@ def test_states_and_tokens_at_the_start(groups, tokens, width):
     if tokens > width:
         v0 = np.outer([1.0, -0.5, 2.0], [1.0, -0.5, 2.0])
     layer = normed(sa.ShapedAttention(0.5, heads=groups))
-    task, states = starts(layer, v0, groups * width, 20)
+    spec, states = starts(layer, v0, groups * width, 20)
     assert states.shape == (20, groups, tokens, min(tokens + 1, width))
     grams = states @ states.swapaxes(-1, -2)
     np.testing.assert_allclose(grams, np.broadcast_to(v0, grams.shape), atol=1e-13)
-    x = tokens_of(torch.from_numpy(states), task).numpy().reshape(20, tokens, groups, width)
+    x = tokens_of(torch.from_numpy(states), spec).numpy().reshape(20, tokens, groups, width)
     np.testing.assert_allclose(x.mean(-1).swapaxes(1, 2), states[..., 0], atol=1e-13)
     grams = np.einsum("samc,sbmc->smab", x, x) / width
     np.testing.assert_allclose(grams, np.broadcast_to(v0, grams.shape), atol=1e-13)
@@ -55,8 +56,8 @@ def test_tokens_start_with_uniformly_distributed_directions(tokens, width):
     turns = stats.ortho_group.rvs(width, 5000, random_state=generator)
     known = np.sqrt(width) * (f @ turns[:, :tokens]).mean(-1)
     for stream in ("chain", "network"):
-        task, states = starts(normed(RELU), f @ f.T, width, 5000, stream)
-        x = tokens_of(torch.from_numpy(states), task).numpy()
+        spec, states = starts(normed(RELU), f @ f.T, width, 5000, stream)
+        x = tokens_of(torch.from_numpy(states), spec).numpy()
         for direction in ([1.0] + [0.0] * (tokens - 1), [1.0] * tokens, [1.0, -1.0, 0.5][:tokens]):
             for found in (states[:, 0, :, 0], x.mean(-1)):
                 p = stats.ks_2samp(found @ direction, known @ direction).pvalue

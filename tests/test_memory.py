@@ -17,12 +17,11 @@ import shaped_attention as sa
 from shaped_attention import memory_sizes
 from shaped_attention.numerics.draws import Draws
 from shaped_attention.samplers import memory, torchsde_steps
-from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.network import WeightStepper
+from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, Specification, specify
 from shaped_attention.samplers.steppers import Stepper
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
-from shaped_attention.samplers.task import task_of
 
 ATTENTION, MLP = sa.ShapedAttention(0.3), sa.ShapedMLP(0.3)
 LAYERS: dict[str, Any] = {
@@ -36,7 +35,6 @@ LAYERS: dict[str, Any] = {
 }
 SIZES = [(6, 96), (16, 384)]
 PATHS = 16
-CPU = torch.device("cpu")
 
 
 class Live(TorchDispatchMode):
@@ -77,25 +75,22 @@ def specified(name: str, kind: str, m: int, width: int, dtype: str) -> Specifica
     )  # fmt: skip
 
 
-def made(name: str, kind: str, m: int, width: int, dtype: str) -> tuple[Specification, Stepper]:
+def made(name: str, kind: str, m: int, width: int, dtype: str) -> Stepper:
     """Return a stepper of torch that moves all paths together, as it would on a device."""
     spec = specified(name, kind, m, width, dtype)
-    stream = kind if kind in ("chain", "network") else "sde"
-    of_width = None if stream == "sde" else width
-    task = task_of(spec, stream, of_width, kind if stream == "sde" else "direct")
-    if kind != "network":
-        return spec, DescriptionStepper(task, CPU, spec.dtype, PATHS)
-    stepper = WeightStepper(task, CPU, spec.dtype)
-    stepper.size = PATHS
-    return spec, stepper
+    if kind == "network":
+        stepper = WeightStepper(spec)
+        stepper.size = PATHS
+        return stepper
+    return DescriptionStepper(replace(spec, method=kind) if kind in LIMITS else spec, PATHS)
 
 
-def measured(spec: Specification, stepper: Stepper) -> float:
+def measured(stepper: Stepper) -> float:
     """Return the bytes of a path after two steps, at the moment with most."""
     with Live() as live:
-        paths = starting_paths(spec, stepper, 0, PATHS)
+        paths = Paths(stepper, 0, PATHS)
         for _ in range(2):
-            if stepper.task.method == "torchsde":
+            if stepper.spec.method == "torchsde":
                 torchsde_steps.advance(paths, 3, 1)
             else:
                 paths.advance(3)
@@ -117,8 +112,8 @@ CASES = [
 @pytest.mark.parametrize(("kind", "name", "dtype"), CASES)
 def test_formulas_of_torch(kind: str, name: str, dtype: str, numbers_of_torch: None) -> None:
     for m, width in SIZES:
-        spec, stepper = made(name, kind, m, width, dtype)
-        ratio = stepper.bytes_of_one(spec) / measured(spec, stepper)
+        stepper = made(name, kind, m, width, dtype)
+        ratio = stepper.bytes_of_one() / measured(stepper)
         assert 1.0 <= ratio <= 1.5, (m, width, ratio)
 
 

@@ -12,12 +12,10 @@ import shaped_attention as sa
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.program import assemble
 from shaped_attention.numerics.threads import Team
-from shaped_attention.samplers.loop import starting_paths
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, specify
 from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
-from shaped_attention.samplers.task import task_of
 from tests.emitted import run_alone
 from tests.test_large import CHAINS
 
@@ -44,16 +42,15 @@ def both_of(layer: Any, v0: Array, width: int, depth: int = 3) -> tuple[Paths, P
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=2, seed=3,
         options=Options(radius=1e9),
     )  # fmt: skip
-    task = task_of(spec, "chain", width)
-    steppers = BlasStepper(task), DescriptionStepper(task, spec.device, spec.dtype, size=1)
-    fast, slow = (starting_paths(spec, stepper, 5, 2) for stepper in steppers)
+    steppers = BlasStepper(spec), DescriptionStepper(spec, size=1)
+    fast, slow = (Paths(stepper, 5, 2) for stepper in steppers)
     return fast, slow
 
 
 def assert_same_paths(fast: Paths, slow: Paths, tolerance: float = 1e-12) -> None:
     for paths in (fast, slow):
-        while paths.behind(paths.task.steps):
-            paths.advance(paths.task.steps)
+        while paths.behind(paths.spec.steps):
+            paths.advance(paths.spec.steps)
     ours, theirs = fast.covariances(), slow.covariances()
     assert np.isfinite(theirs).all()
     np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=tolerance * np.abs(theirs).max())
@@ -142,6 +139,7 @@ def test_a_team_does_not_change_a_sample(tokens: int) -> None:
         sa.ShapedMLP(0.5, activation="silu", gated=True, hidden=20_000, skip=1.0),
     ]
     paths, _ = both_of(layer, sa.equicorrelated(tokens, 0.2), 128, 1)
-    (plan,) = paths.task.plans
+    assert isinstance(paths.stepper, BlasStepper)
+    (plan,) = paths.stepper.plans
     (alone,), (shared,) = (plan.run(paths.state[0], 5, 0, team=Team(k)) for k in (1, 3))
     np.testing.assert_array_equal(alone, shared)

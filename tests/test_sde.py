@@ -24,12 +24,9 @@ from shaped_attention import (
 )
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
-from shaped_attention.samplers.loop import starting_paths
-from shaped_attention.samplers.specification import Specification, specify
-from shaped_attention.samplers.steppers import stepper_of
-from shaped_attention.samplers.steppers.torch_descriptions import GivenNumbers
+from shaped_attention.numerics.primitives import Numbers
+from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steps import flowed, limit_step
-from shaped_attention.samplers.task import task_of
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
@@ -134,23 +131,14 @@ def test_mean_increment_of_one_step_is_the_drift(method):
     assert (np.abs(slope - (b + k * (len(V0) + 1) / 4 * V0)) > 5 * error + 0.02).any()
 
 
-def from_lanes(increments, samples: int):
-    """The first increment of each path, from compiled code."""
-    return increments[:, 0].reshape(-1)[:samples]
-
-
 def mean_log_with_control(step: float, samples: int) -> tuple[float, float]:
     """E log V_T for m = 1 with Brownian motion as control variate, and its standard error."""
     block, horizon = ShapedAttention(0.8), 0.8
     k = block.limit.linear_rate(at_depth(block, 0.0))
     result = integrate_sde(block, np.eye(1), horizon=horizon, step=step, samples=samples, seed=4)
-    spec = specify(
-        block, np.eye(1), width=None, steps=round(horizon / step), dt=step, samples=samples, seed=4
-    )
-    stepper = stepper_of(spec, task_of(spec, "sde", None))
-    paths = starting_paths(spec, stepper, 0, samples)
-    increments = [from_lanes(paths.increments(i), samples) for i in range(spec.steps)]
-    total = sum(increments)
+    keys, paths = Keys(4, "sde"), torch.arange(samples)
+    steps = [TorchNumbers(keys, paths, i) for i in range(round(horizon / step))]
+    total = math.sqrt(step) * sum(x.normal("linear", 1, 1)[:, 0, 0].numpy() for x in steps)
     exact = -k * horizon + math.sqrt(2 * k) * total
     x = np.log(final(result)[:, 0, 0]) - exact
     return float(x.mean()), float(x.std() / math.sqrt(samples))
@@ -189,6 +177,20 @@ def test_flow_of_the_mlp_is_first_order():
     coarse, fine = (float((flown(n) - exact).abs().max()) for n in (32, 64))
     assert coarse > 1e-3
     assert coarse / fine == pytest.approx(2.0, rel=0.1)
+
+
+class GivenNumbers(Numbers):
+    """Increments (paths, count), in the order in which they are drawn."""
+
+    def __init__(self, increments):
+        self.left = increments
+
+    def inside(self, index):
+        return self
+
+    def normal(self, name, rows, columns, head=0):
+        drawn, self.left = self.left[:, : rows * columns], self.left[:, rows * columns :]
+        return drawn.unflatten(1, (rows, columns))
 
 
 def unit_steps(layers, F, count, step):

@@ -10,7 +10,7 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.numerics.mover import Mover
-from shaped_attention.samplers import task
+from shaped_attention.samplers.steppers import compiled
 
 ATTENTION, MLP = sa.ShapedAttention(0.5), sa.ShapedMLP(0.4, activation="gelu", hidden=21)
 LAYERS = {
@@ -39,7 +39,7 @@ def test_with_the_same_normals_the_paths_are_those_of_double_precision(name, tok
     """
     double = chain(LAYERS[name], tokens, "float64").V.values[-1]
     own = chain(LAYERS[name], tokens, "float32").V.values[-1]
-    monkeypatch.setattr(task, "Mover", partial(Mover, rounded=True))
+    monkeypatch.setattr(compiled, "Mover", partial(Mover, rounded=True))
     single = chain(LAYERS[name], tokens, "float32").V.values[-1]
     scale = np.abs(double).max((1, 2), keepdims=True)
     with sa.eager():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from shaped_attention.architectures.tokens import (
     mean_covariance,
     normalised,
 )
-from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.reasons import check_chain
 from shaped_attention.libraries import torch
@@ -26,17 +26,10 @@ from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
 from shaped_attention.rows.step import State, covariance, seen_weights
 from shaped_attention.samplers.arguments import LARGEST_RADIUS, check_other_seed
-from shaped_attention.samplers.loop import run_paths
-from shaped_attention.samplers.memory import check_kept
+from shaped_attention.samplers.loop import sample
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.results import Measure, kept_of, make_result
-from shaped_attention.samplers.specification import (
-    Options,
-    Specification,
-    specify,
-)
+from shaped_attention.samplers.specification import Options, Specification, Start, specify
 from shaped_attention.samplers.steppers import stepper_of
-from shaped_attention.samplers.task import Task, task_of
 
 Array = NDArray[np.float64]
 
@@ -122,18 +115,12 @@ def simulate_model(
         device=device, dtype=dtype, chunk=chunk, memory=memory, keep=keep, progress=progress
     )
     spec = specified(known, tokens, samples, seed, options)
-    task = task_of(spec, "model", known.width)
-    stepper = stepper_of(spec, task)
+    stepper = stepper_of(spec)
     if entropy and stepper.gives_entropies:
-        task = replace(task, weights=True)
-        stepper = stepper_of(spec, task)
-    kept = kept_of(keep, spec.tokens)
-    check_kept(spec, kept.numbers(spec.tokens))
-    measures: dict[str, Measure] = {"kept": kept}
-    if entropy:
-        measures["entropy"] = _Entropies(task, spec)
-    run = run_paths(spec, stepper, "model", measures, with_state=True)
-    result = make_result("model", spec, run, {}, kept.names)
+        spec = replace(spec, weights=True)
+        stepper = stepper_of(spec)
+    measures = {"entropy": partial(_entropies, spec)} if entropy else {}
+    result, values = sample(stepper, {}, measures, with_state=True)
     stopped = int(np.isfinite(result.stopping_time.to_numpy()).sum())
     if stopped:
         raise FloatingPointError(
@@ -147,19 +134,18 @@ def simulate_model(
     )
     for name in ("radius", "horizon", "steps", "specification"):
         del result.attrs[name]
-    assert run.state is not None
-    assert task.width is not None
-    final = covariance(normalised(_state(run.state, task), known.final_norm, task.width)).numpy()
+    state = _state(values["state"], spec)
+    final = covariance(normalised(state, known.final_norm, known.width)).numpy()
     final_attrs = {"long_name": "token covariance after the final norm"}
     result = result.assign(V_final=(("sample", "row", "col"), final, final_attrs))
     if entropy:
         # Those of a layer are known before it from its state, or after it.
-        values = run.measured["entropy"][slice(1, None) if task.weights else slice(-1)]
+        entropies = values["entropy"][slice(1, None) if spec.weights else slice(-1)]
         dims = ("layer", "head", "sample", "row")
         attrs = {"long_name": "entropy of attention", "units": "nats"}
-        by_head = np.ascontiguousarray(values.swapaxes(1, 2))
+        by_head = np.ascontiguousarray(entropies.swapaxes(1, 2))
         result = result.assign(attention_entropy=(dims, by_head, attrs))
-        result = result.assign_coords(layer=np.arange(1, len(values) + 1))
+        result = result.assign_coords(layer=np.arange(1, len(entropies) + 1))
     return result.assign_attrs(model=str(known), width=known.width)
 
 
@@ -171,17 +157,17 @@ def specified(
     return specify(
         model.layer, v0, width=model.width, steps=model.depth, dt=1.0, samples=samples, seed=seed,
         options=replace(options, save_every=1, radius=LARGEST_RADIUS),
-        embedded=start, start_name="tokens",
+        sampler="model", embedded=start, start_name="tokens",
     )  # fmt: skip
 
 
-def _start(model: Model, tokens: Any) -> tuple[EmbeddedStart | None, Array]:
+def _start(model: Model, tokens: Any) -> tuple[Start | None, Array]:
     """Return the law of the initial states and their mean covariance, or None and a given V_0."""
     covariance = None if isinstance(tokens, int) else given_covariance(tokens)
     if covariance is not None:
         return None, covariance
     ids = checked_ids(model.embedding, tokens)
-    return EmbeddedStart(model.embedding, ids), mean_covariance(model.embedding, ids)
+    return EmbeddedStart(model.embedding, ids).states, mean_covariance(model.embedding, ids)
 
 
 def _check_heads(model: Model) -> None:
@@ -195,46 +181,29 @@ def _check_heads(model: Model) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Entropies:
-    """The entropies of the attention of the layer that follows, or of the last if a step has them.
+def _entropies(spec: Specification, paths: Paths, point: int) -> Array:
+    """Return the entropies (count, heads, m) of the attention in the first block of a layer.
 
-    Attributes
-    ----------
-    task, spec
-        The task of the paths, and the run.
+    It is the layer that follows, or the last one if a step has its weights.
     """
-
-    task: Task
-    spec: Specification
-
-    def __call__(self, paths: Paths, point: int) -> Array:
-        """Return the entropies (count, heads, m) of the first block of a layer."""
-        task = self.task
-        block = task.pattern[point % len(task.pattern)][0]
-        if task.weights and point > 0:
-            return paths.work.entropies
-        if task.weights or point == task.steps:
-            heads = sum(x.heads for x in attention_of(block))
-            return np.zeros((paths.count, heads, task.tokens))
-        factors = paths.factors()
-        return np.asarray(paths.stepper.on_host(self._of_next(block, factors, paths.first, point)))
-
-    def _of_next(self, block: Block, factors: Array, first: int, point: int) -> torch.Tensor:
-        """Return the entropies of the layer that follows, on the device of the run."""
-        task, device = self.task, self.spec.device
-        assert task.width is not None
-        samples = torch.arange(first, first + len(factors), device=device)
-        numbers = TorchNumbers(task.keys, samples, point, place=(0,))
-        p, state = at_depth(block, point / task.steps), _state(factors, task, device)
-        rows = [
-            torch.special.entr(weights).sum(-1)
-            for _, weights in seen_weights(block, p, state, numbers, task.width)
-        ]
-        return torch.stack(rows, dim=1)
+    block = spec.pattern[point % len(spec.pattern)][0]
+    if spec.weights and point > 0:
+        return paths.work.entropies
+    if spec.weights or point == spec.steps:
+        heads = sum(x.heads for x in attention_of(block))
+        return np.zeros((paths.count, heads, spec.tokens))
+    assert spec.width is not None
+    samples = torch.arange(paths.first, paths.first + paths.count, device=spec.device)
+    numbers = TorchNumbers(spec.keys, samples, point, place=(0,))
+    p, state = at_depth(block, point / spec.steps), _state(paths.factors(), spec, spec.device)
+    rows = [
+        torch.special.entr(weights).sum(-1)
+        for _, weights in seen_weights(block, p, state, numbers, spec.width)
+    ]
+    return torch.stack(rows, dim=1).cpu().numpy()
 
 
-def _state(factors: Array, task: Task, device: str | torch.device = "cpu") -> State:
+def _state(factors: Array, spec: Specification, device: str | torch.device = "cpu") -> State:
     """Return the state of tokens with given factors (count, groups, m, c)."""
     parts = torch.tensor(np.ascontiguousarray(factors), device=device).unbind(1)
-    return State(tuple(parts), task.means)
+    return State(tuple(parts), spec.means)

@@ -24,7 +24,7 @@ from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.numerics.primitives import lower
 from shaped_attention.rows import step
 from shaped_attention.rows.step import State
-from shaped_attention.samplers.task import Task
+from shaped_attention.samplers.specification import Specification
 
 Array = NDArray[np.float64]
 
@@ -116,24 +116,24 @@ class EmbeddedStart:
     embedding: Embedding
     ids: NDArray[np.int64]
 
-    def states(self, task: Task, first: int, count: int) -> Array:
+    def states(self, spec: Specification, first: int, count: int) -> Array:
         """Return the states (count, 1, m, c) of some samples."""
-        assert task.width is not None
+        assert spec.width is not None
         pad = torch.nn.functional.pad
         rows = torch.from_numpy(rows_of(self.embedding, self.ids))
         samples = torch.arange(first, first + count, device="cpu")
-        numbers = TorchNumbers(task.keys, samples, 0)
-        q, root = rows.shape[1], task.width**0.5
+        numbers = TorchNumbers(spec.keys, samples, 0)
+        q, root = rows.shape[1], spec.width**0.5
         parts = []
-        if task.means:
+        if spec.means:
             parts.append(numbers.normal("embedding, means", q, 1))
-        parts.append(numbers.wishart("embedding", q, task.width - task.means))
+        parts.append(numbers.wishart("embedding", q, spec.width - spec.means))
         start = rows.expand(count, *rows.shape) @ (torch.cat(parts, dim=-1) / root)
-        start = pad(start, (0, max(0, task.columns - start.shape[-1])))
-        means, body = start[..., : task.means], start[..., task.means :]
-        factor = torch.cat([means, lower(body) if body.shape[-1] >= task.tokens else body], dim=-1)
-        factor = pad(factor, (0, task.columns - factor.shape[-1]))
-        state = normalised(State((factor,), task.means), self.embedding.norm, task.width)
+        start = pad(start, (0, max(0, spec.columns - start.shape[-1])))
+        means, body = start[..., : spec.means], start[..., spec.means :]
+        factor = torch.cat([means, lower(body) if body.shape[-1] >= spec.tokens else body], dim=-1)
+        factor = pad(factor, (0, spec.columns - factor.shape[-1]))
+        state = normalised(State((factor,), spec.means), self.embedding.norm, spec.width)
         result: Array = state.factors[0][:, None].numpy()
         return result
 

@@ -18,7 +18,7 @@ from shaped_attention.numerics.bookkeeping import (
 )
 from shaped_attention.numerics.graph import Shape
 from shaped_attention.numerics.program import Program
-from shaped_attention.numerics.step import Numbers, StepEmission
+from shaped_attention.numerics.step import StepEmission
 
 LARGEST_FACTOR = 1e75
 """Sum of absolute entries up to which |F F^T|^2 cannot overflow."""
@@ -79,15 +79,11 @@ class Emission:
             ("ptr", e.at("%keys", keys, "i64")), ("ptr", "%paths"), *(("ptr", x) for x in more),
         )  # fmt: skip
 
-    def step(
-        self, e: Emitter, k: int, finish: Callable[[list[View]], None], *more: str,
-        given: bool = False,
-    ) -> str:  # fmt: skip
+    def step(self, e: Emitter, k: int, finish: Callable[[list[View]], None], *more: str) -> str:
         """Return the function of a program, which `finish` ends with its results."""
 
         def body() -> None:
-            numbers = Numbers(given, self.rounded)
-            step = StepEmission(e, self.programs[k], numbers)
+            step = StepEmission(e, self.programs[k], self.rounded)
             finish(step.results())
             self.rows = max(self.rows, step.layout.rows)
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View, entries, write
-from shaped_attention.compiler.text import Int, Real
+from shaped_attention.compiler.text import Int
 from shaped_attention.numerics.bookkeeping import (
     copy_rows,
     count_paths,
@@ -18,11 +18,8 @@ from shaped_attention.numerics.bookkeeping import (
     store_time,
 )
 from shaped_attention.numerics.emission import Emission
-from shaped_attention.numerics.operations.random import emit_normals
-from shaped_attention.numerics.operations.registry import Here
-from shaped_attention.numerics.step import normal_rows, normals_of
 
-STEP, REPORT, DRAW, APPLY = "pppddiiiii", "pppppddiii", "piii", "ppiiii"
+STEP, REPORT, APPLY = "pppddiiiii", "ppppddiiii", "ppiiii"
 """Types of the arguments: pointers, doubles and integers."""
 
 
@@ -113,57 +110,26 @@ def write_report(m: Emission, e: Emitter) -> None:
         for view, base in ((drift, "%drift"), (noise, "%noise")):
             write(e, View(base, 0, shape[1]), view, shape, lambda x: e.select(mask, x, 0.0))
 
-    more = ("alive", "stopped", "times", "given", "drift", "noise")
-    step = m.step(e, 0, finish, *more, given=True)
+    step = m.step(e, 0, finish, "alive", "stopped", "times", "drift", "noise")
     outside = m.outside(e)
 
     def block(b: Int, _: object) -> None:
         alive, stopped, state = m.of_block(e, b)
         copy_rows(e, state, "%buf", m.size)
+        count_paths(e, e.add("%first", e.mul(b, e.lanes)), "%point")
         store_time(e, "%point")
         stop_outside(e, outside, alive, stopped)
-        given = e.at("%given", e.mul(b, normals_of(m.programs[0])))
         drift = e.at("%reported", e.mul(b, m.size))
         noise = e.at("%reported", e.mul(e.add(b, "%blocks"), m.size))
         row = e.mul("%point", "%stride")
-        m.call_step(e, step, 0, row, alive, stopped, "%times", given, drift, noise)
+        m.call_step(e, step, 0, row, alive, stopped, "%times", drift, noise)
 
     def body() -> None:
         store_radius(e)
         e.loop(0, "%blocks", 1, block)
 
-    names = "state alive stopped given reported radius dt point blocks stride"
+    names = "state alive stopped reported radius dt first point blocks stride"
     m.function(e, REPORT, names, body)
-
-
-def write_draw(m: Emission, e: Emitter) -> None:
-    """Emit `Mover.draw`."""
-    program = m.programs[0]
-    rows = normal_rows(program)
-
-    def block(b: Int, _: object) -> None:
-        count_paths(e, e.add("%first", e.mul(b, e.lanes)), "%step")
-        out = e.at("%out", e.mul(b, normals_of(m.programs[0])))
-        for node in program.nodes:
-            if node.kind != "normal":
-                continue
-            place = 2 * program.addresses.index(node.address)
-            key = [e.new(f"load i64, ptr {e.at('%keys', place + k, 'i64')}, align 8")
-                   for k in range(2)]  # fmt: skip
-            view = View(out, rows[id(node)], node.shape[1])
-            here = Here(node, view, (), (), (key[0], key[1]), m.rounded)
-            (slot,) = program.slots(node)
-            scale: Real = slot
-            if isinstance(slot, int):
-                at = e.at("%table", slot, "double")
-                scale = e.new(f"load double, ptr {at}, align 8")
-            count = node.shape[0] * node.shape[1]
-            emit_normals(e, here, view, count, node.integers[0], scale)
-
-    def body() -> None:
-        e.loop(0, "%blocks", 1, block)
-
-    m.function(e, DRAW, "out first step blocks", body)
 
 
 def write_apply(m: Emission, e: Emitter, which: int) -> None:

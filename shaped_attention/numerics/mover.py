@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,17 +21,15 @@ from shaped_attention.compiler.llvm import Target, host
 from shaped_attention.numerics.emission import Emission
 from shaped_attention.numerics.fixed_steps import (
     APPLY,
-    DRAW,
     REPORT,
     STEP,
     write_apply,
-    write_draw,
     write_report,
     write_steps,
 )
 from shaped_attention.numerics.program import Layout, Program
 from shaped_attention.numerics.scalars import Depths, value
-from shaped_attention.numerics.step import emitted, normals_of
+from shaped_attention.numerics.step import emitted
 
 Array = NDArray[Any]
 
@@ -74,7 +72,7 @@ class Mover:
         self._table = table_of(scalars, depths)
         keys = [key(address) for program in programs for address in program.addresses]
         self._keys = np.concatenate([np.zeros(0, np.uint64), *keys])
-        self._applied: dict[int, Callable[..., None]] = {}
+        self._functions: dict[tuple[Hashable, ...], Callable[..., None]] = {}
         self._lock = threading.Lock()
         self.lanes = self._emitter(rolled=True, limit=np.inf).lanes
 
@@ -90,11 +88,6 @@ class Mover:
     def rows(self) -> int:
         """Rows of the values of a step."""
         return max(Layout(program).rows for program in self._programs)
-
-    @property
-    def normals(self) -> int:
-        """Rows of the normals of a step."""
-        return normals_of(self._programs[0])
 
     # Functions for Python.
 
@@ -116,32 +109,30 @@ class Mover:
         adding
             Whether results are drift and noise to add, or the new state.
         """
-        run = self._steps_adding if adding else self._steps
-        run(state, alive, stopped, radius, dt, first, begin, end, len(state), self._stride)
+        self._function(write_steps, STEP, adding=adding)(
+            state, alive, stopped, radius, dt, first, begin, end, len(state), self._stride
+        )
 
     def report(
-        self, state: Array, alive: Array, stopped: Array, radius: float, dt: float, point: int,
-        given: Array, reported: Array,
+        self, state: Array, alive: Array, stopped: Array, radius: float, dt: float, first: int,
+        point: int, reported: Array,
     ) -> None:  # fmt: skip
         """Write drift and noise of a step to `reported` (2, blocks, size, lanes), 0 if stopped.
 
-        `given` (blocks, normals, lanes) are the normals. Paths that are outside or would overflow
-        stop before.
+        Paths that are outside or would overflow stop before.
         """
-        self._report(
-            state, alive, stopped, given, reported, radius, dt, point, len(state), self._stride
+        self._function(write_report, REPORT)(
+            state, alive, stopped, reported, radius, dt, first, point, len(state), self._stride
         )
-
-    def draw(self, first: int, step: int, out: Array) -> None:
-        """Write the normals of a step into `out` (blocks, normals, lanes)."""
-        self._draw(out, first, step, len(out))
 
     def apply(self, which: int, states: Array, first: int, step: int, results: Array) -> None:
         """Write the results of one of the programs in a step, for all blocks.
 
         `states` (blocks, entries of the inputs, lanes) and `results` (blocks, entries, lanes).
         """
-        self._apply(which)(states, results, first, step, len(states), self._stride)
+        # The program decides whether its step is unrolled.
+        run = self._function(write_apply, APPLY, self._programs[which], which=which)
+        run(states, results, first, step, len(states), self._stride)
 
     def burst(
         self, active: Array, moving: Sequence[Array], first: int, radius: float, dt: float,
@@ -154,8 +145,10 @@ class Mover:
         stopping time, largest speed (count,), slots of grid points, and the copies (slots, count,
         size) of the states there.
         """
+        from shaped_attention.numerics.clock_bursts import BURST, write_burst  # few runs need it
+
         row = (target - 1) * self._stride
-        self._burst(
+        self._function(write_burst, BURST)(
             active, *moving, radius, dt, shift, near, first, target, len(active), count, steps, row
         )
 
@@ -181,62 +174,34 @@ class Mover:
         """Entries of the table from one step to the next."""
         return self._table.shape[1] if len(self._table) > 1 else 0
 
-    # Compilation.
-
-    @cached_property
-    def _steps(self) -> Callable[..., None]:
-        return self._compiled(partial(write_steps, adding=False), STEP)
-
-    @cached_property
-    def _steps_adding(self) -> Callable[..., None]:
-        return self._compiled(partial(write_steps, adding=True), STEP)
-
-    @cached_property
-    def _report(self) -> Callable[..., None]:
-        return self._compiled(write_report, REPORT)
-
-    @cached_property
-    def _draw(self) -> Callable[..., None]:
-        return self._compiled(write_draw, DRAW)
-
-    @cached_property
-    def _burst(self) -> Callable[..., None]:
-        from shaped_attention.numerics.clock_bursts import BURST, write_burst
-
-        return self._compiled(write_burst, BURST)
-
-    def _apply(self, which: int) -> Callable[..., None]:
-        with self._lock:
-            if which not in self._applied:
-                program = self._programs[which]
-                self._applied[which] = self._compiled(
-                    partial(write_apply, which=which), APPLY, program
-                )
-            return self._applied[which]
-
-    def _compiled(
-        self, write: Callable[[Emission, Emitter], None], arguments: str,
-        program: Program | None = None,
+    def _function(
+        self, write: Callable[..., None], arguments: str, program: Program | None = None,
+        **how: Hashable,
     ) -> Callable[..., None]:  # fmt: skip
-        """Return a function of arrays and numbers, whose types are letters of `arguments`.
+        """Return the function of arrays and numbers that `write(emission, emitter, **how)` emits.
 
-        It also gets the table, the keys, and memory for the values of a step. The largest program,
-        or the one that is given, decides whether steps are unrolled.
+        The types of its arguments are letters of `arguments`. It also gets the table, the keys, and
+        memory for the values of a step. The largest program, or the one that is given, decides
+        whether steps are unrolled.
         """
-        how = (write.func, *write.keywords.items()) if isinstance(write, partial) else (write,)
-        signatures = tuple(p.signature for p in self._programs)
-        key = (
-            *how, signatures, self._real, self._factors, self._rounded, self._target or host()
-        )  # fmt: skip
-        if key not in _known:
-            _known[key] = self._emit(write, arguments, program)
-        run, starts = _known[key]
+        name = (write, *how.items())
+        with self._lock:
+            if name in self._functions:
+                return self._functions[name]
+            signatures = tuple(p.signature for p in self._programs)
+            code = (
+                *name, signatures, self._real, self._factors, self._rounded, self._target or host()
+            )  # fmt: skip
+            if code not in _known:
+                _known[code] = self._emit(partial(write, **how), arguments, program)
+            run, starts = _known[code]
 
-        def call(*values: Any) -> None:
-            memory = np.empty(starts[-1] + 64, np.uint8)
-            first = memory.ctypes.data + -memory.ctypes.data % 64
-            places = [first + start for start in starts[:-1]]
-            here = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in values]
-            run(self._table.ctypes.data, self._keys.ctypes.data, *places, *here)
+            def call(*values: Any) -> None:
+                memory = np.empty(starts[-1] + 64, np.uint8)
+                first = memory.ctypes.data + -memory.ctypes.data % 64
+                places = [first + start for start in starts[:-1]]
+                here = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in values]
+                run(self._table.ctypes.data, self._keys.ctypes.data, *places, *here)
 
-        return call
+            self._functions[name] = call
+            return call

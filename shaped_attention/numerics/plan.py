@@ -97,8 +97,6 @@ class Plan:
             address = None if node.address is None else key(node.address)
             table = table_of([*node.scalars, *scalars_inside(node)], depths)
             steps.append(Step(node, inputs, k, tuple(ends), table, address, _run_of(node)))
-        self._normals = [step for step in steps if step.node.kind == "normal"]
-        self.normals = sum(step.node.shape[0] * step.node.shape[1] for step in self._normals)
         # Hidden units have parts that threads share. Of a large program, they share the rest too.
         large = max(nodes[k].shape[0] for k in self._inputs) >= FEWEST_LARGE_TOKENS
         self._stages = [
@@ -108,25 +106,21 @@ class Plan:
 
     def run(
         self, inputs: Sequence[Array], sample: int, step: int, row: int | None = None,
-        normals: Array | None = None, team: Team = ALONE,
+        team: Team = ALONE,
     ) -> list[Array]:  # fmt: skip
-        """Return the results for the inputs of a path.
+        """Return the results for the inputs of a path, with the numbers of a sample in a step.
 
-        The normals are those of `normals` (count,) or, if it is None, drawn for the sample and the
-        step. The scalars are those of `row`, by default of the step. The threads of `team` share
-        the operations, and do not change a result.
+        The scalars are those of `row`, by default of the step. The threads of `team` share the
+        operations, and do not change a result.
         """
         path, row = path_words(sample, step), step if row is None else row
         values = dict(self._constants)
         values.update(zip(self._inputs, map(np.ascontiguousarray, inputs), strict=True))
-        if normals is not None:
-            values.update(self._given(normals))
 
         def perform(step: Step, team: Team = ALONE) -> None:
-            if step.output not in values:
-                out = np.empty(step.node.shape)
-                step.run(step.call(path, row, team), out, *(values[x] for x in step.inputs))
-                values[step.output] = out
+            out = np.empty(step.node.shape)
+            step.run(step.call(path, row, team), out, *(values[x] for x in step.inputs))
+            values[step.output] = out
 
         def forget(value: int) -> None:
             del values[value]
@@ -137,23 +131,6 @@ class Plan:
             else:
                 ALONE.perform(steps, partial(perform, team=team), forget)
         return [values[k] for k in self._results]
-
-    def _given(self, normals: Array) -> dict[int, Array]:
-        given, start = {}, 0
-        for step in self._normals:
-            rows, columns = step.node.shape
-            given[step.output] = normals[start : start + rows * columns].reshape(rows, columns)
-            start += rows * columns
-        return given
-
-    def draw(self, sample: int, step: int) -> Array:
-        """Return the normals of a step (normals,)."""
-        drawn = np.empty(self.normals)
-        for normal in self._normals:
-            # Views of the array, which the operation writes.
-            out = self._given(drawn)[normal.output]
-            normal.run(normal.call(path_words(sample, step), step), out)
-        return drawn
 
 
 def _run_of(node: Node) -> Alone:

@@ -8,7 +8,6 @@ nothing. Other programs are loops with a function for each operation and shape, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,37 +23,6 @@ RANDOM = ("normal", "wishart")
 
 MOST_ROWS, MOST_OPERATIONS = 6, 4000
 """Rows of an input, and operations of a step, up to which it is unrolled."""
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Which numbers steps have.
-
-    Attributes
-    ----------
-    given
-        Whether the normals are rows of %given, as `normal_rows` counts them, and not drawn.
-    rounded
-        Whether single precision has the normals of double precision, rounded.
-    """
-
-    given: bool = False
-    rounded: bool = False
-
-
-def normal_rows(program: Program) -> dict[int, int]:
-    """Return the first row of each normal node, by `id`, when all normals of a step are rows."""
-    rows, total = {}, 0
-    for node in program.nodes:
-        if node.kind == "normal":
-            rows[id(node)] = total
-            total += -(-node.shape[0] * node.shape[1] // 4) * 4
-    return rows
-
-
-def normals_of(program: Program) -> int:
-    """Return how many rows the normals of a step have."""
-    return sum(-(-n.shape[0] * n.shape[1] // 4) * 4 for n in program.nodes if n.kind == "normal")
 
 
 def emitted(
@@ -79,12 +47,14 @@ def emitted(
 
 
 class StepEmission:
-    """Emission of a program inside a function with %buf, %work, %numbers, %keys and %paths."""
+    """Emission of a program inside a function with %buf, %work, %numbers, %keys and %paths.
 
-    def __init__(self, e: Emitter, program: Program, numbers: Numbers = Numbers()) -> None:
-        self.e, self.program, self.numbers = e, program, numbers
+    `rounded` tells whether single precision has the normals of double precision, rounded.
+    """
+
+    def __init__(self, e: Emitter, program: Program, rounded: bool = False) -> None:
+        self.e, self.program, self._rounded = e, program, rounded
         self.layout = Layout(program)
-        self._given = normal_rows(program) if numbers.given else {}
 
     def results(self) -> list[View]:
         """Emit all operations; return where the results are."""
@@ -92,29 +62,21 @@ class StepEmission:
         if not e.rolled:
             self._know_zeros()
         for node in self.program.nodes:
-            if node.kind in ("input", "constant") or id(node) in self._given:
+            if node.kind in ("input", "constant"):
                 continue
             if e.rolled:
                 self._called(node)
             else:
-                out, inputs = self._view(node), [self._operand(x) for x in node.inputs]
+                out, inputs = self.layout.view(node), [self.layout.operand(x) for x in node.inputs]
                 scalars = [self._scalar(node, slot) for slot in self.program.slots(node)]
-                self._emit(Here(node, out, inputs, scalars, self._key(node), self.numbers.rounded))
-        return [self._view(node) for node in self.program.results]
-
-    def _view(self, node: Node) -> View:
-        if id(node) in self._given:
-            return View("%given", self._given[id(node)], node.shape[1])
-        return self.layout.view(node)
-
-    def _operand(self, node: Node) -> View | Constant:
-        return self._view(node) if node.data is None else Constant(node.data)
+                emit_node(e, Here(node, out, inputs, scalars, self._key(node), self._rounded))
+        return [self.layout.view(node) for node in self.program.results]
 
     def _know_zeros(self) -> None:
         """Let zeros of inputs that are lower triangular be known."""
         for node in self.program.inputs:
             if node.lower:
-                view = self._view(node)
+                view = self.layout.view(node)
                 for i in range(node.shape[0]):
                     for j in range(i + 1, node.shape[1]):
                         view.store(self.e, 0.0, i, j)
@@ -137,29 +99,26 @@ class StepEmission:
         )
         return first, second
 
-    def _emit(self, here: Here) -> None:
-        emit_node(self.e, here)
-
     def _called(self, node: Node) -> None:
         """Emit an operation as a function, which all operations of the same text share."""
         e = self.e
         slots = self.program.slots(node)
-        parameters, arguments = [("ptr", "out")], [("ptr", self._address(self._view(node)))]
+        parameters, arguments = [("ptr", "out")], [("ptr", self._address(self.layout.view(node)))]
         inputs: list[View | Constant] = []
         for k, x in enumerate(node.inputs):
             if x.data is not None:
                 inputs.append(Constant(x.data))
                 continue
-            view = self._view(x)
+            view = self.layout.view(x)
             parameters.append(("ptr", f"a{k}"))
             arguments.append(("ptr", self._address(view)))
             inputs.append(View(f"%a{k}", 0, view.down))
-        own = self._view(node)
+        own = self.layout.view(node)
         if node.kind == "concatenate":
             column = 0
             for k, part in enumerate(node.inputs):
                 # A part that is in its place is no input.
-                if part.data is None and self._view(part) == own.columns(column):
+                if part.data is None and self.layout.view(part) == own.columns(column):
                     inputs[k] = View("%out", column, own.down)
                 column += part.shape[1]
         parameters.append(("ptr", "work"))
@@ -186,7 +145,7 @@ class StepEmission:
                         x = e.new(f"fptrunc double {x} to float")
                     scalars.append(e.splat(x))
             out = View("%out", 0, own.down)
-            emit_node(e, Here(node, out, inputs, scalars, rounded=self.numbers.rounded))
+            emit_node(e, Here(node, out, inputs, scalars, rounded=self._rounded))
 
         e.call(e.function(parameters, body), *arguments)
 

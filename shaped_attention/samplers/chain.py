@@ -34,7 +34,6 @@ from shaped_attention.samplers.arguments import check_other_seed
 from shaped_attention.samplers.loop import sample
 from shaped_attention.samplers.specification import Options, SamplerOptions, specify, with_options
 from shaped_attention.samplers.steppers import stepper_of
-from shaped_attention.samplers.task import task_of
 
 
 @recorded(sampler="chain")
@@ -106,5 +105,4 @@ def simulate_chain(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
         options=Options(**options),
     )  # fmt: skip
-    stepper = stepper_of(spec, task_of(spec, "chain", width))
-    return sample(spec, stepper, "chain", {"width": width, "depth": depth})
+    return sample(stepper_of(spec), {"width": width, "depth": depth})[0]

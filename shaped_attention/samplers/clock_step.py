@@ -30,7 +30,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
-from shaped_attention.blocks.parameters import traced
+from shaped_attention.blocks.parameters import Parameters, traced
 from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.numerics.forward import pushed
 from shaped_attention.numerics.graph import Graph, Matrix
@@ -48,7 +48,9 @@ exact law at gamma from 0.35 to 0.8).
 _TINY = 1e-300
 
 
-def clock_speed(pattern: Sequence[Sequence[Block]], parameters: Any, factor: M) -> M:
+def clock_speed(
+    pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Parameters]], factor: M
+) -> M:
     """Return the rate (1, 1) by which steps are shorter."""
     parts = Parts.of(pattern, parameters)
     speed = 0.0 * column_sums(row_squares(factor))
@@ -58,7 +60,9 @@ def clock_speed(pattern: Sequence[Sequence[Block]], parameters: Any, factor: M) 
     return speed
 
 
-def norm_spread(pattern: Sequence[Sequence[Block]], parameters: Any, factor: M) -> M:
+def norm_spread(
+    pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Parameters]], factor: M
+) -> M:
     """Return the variance rate (1, 1) of log |V|."""
     parts = Parts.of(pattern, parameters)
     v = factor @ factor.mT
@@ -72,7 +76,7 @@ def norm_spread(pattern: Sequence[Sequence[Block]], parameters: Any, factor: M) 
 
 def clock_step(
     pattern: Sequence[Sequence[Block]],
-    parameters: Any,
+    parameters: Sequence[Sequence[Parameters]],
     factor: M,
     step: M,
     numbers_at: NumbersAt,
@@ -100,7 +104,8 @@ def clock_step(
 
 
 def _second_order(
-    limit: Limit, p: Any, root: M, noise: M, moved: M, numbers: Numbers, size: M, share: float
+    limit: Limit, p: Parameters, root: M, noise: M, moved: M, numbers: Numbers, size: M,
+    share: float,
 ) -> M | None:  # fmt: skip
     """Return the noise of a block in a step of length size^2, to second order if it has a mean."""
     weight = math.sqrt(share)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from shaped_attention.blocks.reasons import limit_reason
 from shaped_attention.checks import check_count, check_width
 from shaped_attention.compiler.ptx import available
 from shaped_attention.samplers import specification as of_runs
-from shaped_attention.samplers.loop import starting_paths
-from shaped_attention.samplers.steppers import Stepper, stepper_of
+from shaped_attention.samplers.paths import Paths
+from shaped_attention.samplers.steppers import AnyStepper, stepper_of
 from shaped_attention.samplers.steppers.device import MOST_TOKENS
-from shaped_attention.samplers.task import task_of
 
 Layers = Sequence[Sequence[Block]]
 
@@ -97,8 +96,8 @@ def _runs(pattern: Layers, tokens: int, width: int | None) -> str:
     if of_runs.is_eager():
         return "torch, as requested by shaped_attention.eager()"
     try:
-        stepper = _stepper(pattern, tokens, width)[1]
-        assert stepper.task.programs
+        stepper = _stepper(pattern, tokens, width)
+        assert stepper.spec.programs
     except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
         failure = _failure(pattern, tokens, width)
         if failure is not None:
@@ -111,7 +110,7 @@ def _runs(pattern: Layers, tokens: int, width: int | None) -> str:
 def _draws(pattern: Layers, tokens: int, width: int) -> tuple[str, ...]:
     """Describe the random numbers of a step of the chain; none if it cannot be traced."""
     try:
-        programs = _stepper(pattern, tokens, width)[1].task.programs
+        programs = _stepper(pattern, tokens, width).spec.programs
     except (ArithmeticError, LookupError, RuntimeError, ValueError):
         return ()
     counts: Counter[str] = Counter()
@@ -127,20 +126,20 @@ def _draws(pattern: Layers, tokens: int, width: int) -> tuple[str, ...]:
     return tuple(f"{text}, {n} times" if n > 1 else text for text, n in counts.items())
 
 
-def _stepper(pattern: Layers, tokens: int, width: int | None) -> tuple[Any, Stepper]:
-    """Return what a run of two samples would ask for, and what moves it."""
+def _stepper(pattern: Layers, tokens: int, width: int | None) -> AnyStepper:
+    """Return what moves two samples."""
     layers = Pattern([list(blocks) for blocks in pattern])
     # A width below the number of tokens allows no V_0 of full rank.
     v0 = np.eye(tokens) if width is None or width >= tokens else np.ones((tokens, tokens))
     spec = of_runs.specify(layers, v0, width=width, steps=len(pattern), dt=0.01, samples=2, seed=0)
-    return spec, stepper_of(spec, task_of(spec, "derived", width))
+    return stepper_of(spec)
 
 
 def _failure(pattern: Layers, tokens: int, width: int | None) -> Exception | None:
     """Return the error of one step in torch, of the chain or of the limit; None if it runs."""
     try:
         with of_runs.eager():
-            paths = starting_paths(*_stepper(pattern, tokens, width), 0, 2)
+            paths = Paths(_stepper(pattern, tokens, width), 0, 2)
         while paths.behind(len(pattern)):
             paths.advance(len(pattern))
     except Exception as error:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import xarray as xr
@@ -22,12 +22,14 @@ from numpy.typing import NDArray
 from shaped_attention.numerics.threads import one_thread_of_worker, thread_count
 from shaped_attention.samplers.memory import check_kept, free_bytes
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.results import Measure, Run, kept_of, make_result
-from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import Stepper
-from shaped_attention.samplers.task import start_states
+from shaped_attention.samplers.results import kept_of, make_result
+from shaped_attention.samplers.steppers import AnyStepper
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Measure = Callable[[Paths, int], Array]
+"""A function of paths at a stored grid point, with values (count, ...)."""
+
 T = TypeVar("T")
 
 _SLICE = 0.05
@@ -40,77 +42,82 @@ _log = logging.getLogger(__name__)
 
 
 def sample(
-    spec: Specification, stepper: Stepper, sampler: str, parameters: Mapping[str, Any]
-) -> xr.Dataset:
-    """Move all paths of a specification, and return what is kept of them as a result."""
-    kept = kept_of(spec.options.keep, spec.tokens)
-    check_kept(spec, kept.numbers(spec.tokens))
-    run = run_paths(spec, stepper, sampler, {"kept": kept})
-    return make_result(sampler, spec, run, parameters, kept.names)
+    stepper: AnyStepper,
+    parameters: Mapping[str, float | str],
+    measures: Mapping[str, Measure] = {},
+    with_state: bool = False,
+) -> tuple[xr.Dataset, dict[str, Array]]:
+    """Move all paths; return what is kept of them as a result, and everything that `run_paths` has.
+
+    `parameters` are recorded besides those that all samplers have.
+    """
+    spec = stepper.spec
+    kept, names = kept_of(spec.options.keep, spec.tokens)
+    check_kept(spec, len(names) or spec.tokens**2)
+
+    def of_covariances(paths: Paths, point: int) -> Array:
+        return kept(paths.covariances(point))
+
+    values = run_paths(stepper, {"kept": of_covariances, **measures}, with_state=with_state)
+    return make_result(spec, values, parameters, names), values
 
 
 def run_paths(
-    spec: Specification,
-    stepper: Stepper,
-    label: str,
-    measures: Mapping[str, Measure],
-    with_state: bool = False,
-) -> Run:
+    stepper: AnyStepper, measures: Mapping[str, Measure], with_state: bool = False
+) -> dict[str, Array]:
     """Move all paths to the last grid point, and measure them at the stored times.
 
-    `with_state` keeps the states in which they end, too.
-
     On a device whose memory is full, as when others use it, chunks are smaller once.
+
+    Returns
+    -------
+    Values at the stored times (time, sample, ...) by the name of their measure, and by sample
+
+    - `stopping_time`, infinite for paths that did not stop;
+    - by the clock `steps_taken` and `largest_speed`;
+    - `state` (sample, groups, m, c) at the end, if it is asked for.
 
     Raises
     ------
     MemoryError
         If the device's memory is full with smaller chunks too, or with a single sample.
     """
-    size = stepper.chunk(spec)
-    try:
-        return _run_chunks(spec, stepper, label, measures, size, with_state)
-    except RuntimeError as error:
-        # Named, since most runs do not load torch.
-        if type(error).__name__ != "OutOfMemoryError":
-            raise
-        if size == 1:
-            needed, free = stepper.bytes_of_one(spec) + stepper.bytes_of_all, free_bytes(spec.place)
-            there = "" if free is None else f"; {free / 2**30:.3g} GiB are free"
-            raise MemoryError(
-                f"{label}: the memory of {spec.place} is full with a single sample, which takes "
-                f"about {needed / 2**30:.3g} GiB{there}; wait for other programs there to end, or "
-                "use fewer tokens or a smaller width"
-            ) from error
-    smaller = max(1, size // _SMALLER)
-    _log.warning(
-        "%s: the memory of %s is full; the run goes on in chunks of %d samples instead of %d",
-        label, spec.place, smaller, size,
-    )  # fmt: skip
-    try:
-        return _run_chunks(spec, stepper, label, measures, smaller, with_state)
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":
-            raise
-        raise MemoryError(
-            f"{label}: the memory of {spec.place} is full even with {smaller} samples at a time; "
-            "wait for other programs there to end, or pass a smaller chunk"
-        ) from error
+    place, label = stepper.spec.place, stepper.spec.sampler
+    size, smaller = stepper.chunk(), 0
+    while True:
+        try:
+            return _run_chunks(stepper, measures, size, with_state)
+        except RuntimeError as error:
+            # Named, since most runs do not load torch.
+            if type(error).__name__ != "OutOfMemoryError":
+                raise
+            if smaller:
+                raise MemoryError(
+                    f"{label}: the memory of {place} is full even with {size} samples at a time; "
+                    "wait for other programs there to end, or pass a smaller chunk"
+                ) from error
+            if size == 1:
+                needed, free = stepper.bytes_of_one() + stepper.bytes_of_all, free_bytes(place)
+                there = "" if free is None else f"; {free / 2**30:.3g} GiB are free"
+                raise MemoryError(
+                    f"{label}: the memory of {place} is full with a single sample, which takes "
+                    f"about {needed / 2**30:.3g} GiB{there}; wait for other programs there to end, "
+                    "or use fewer tokens or a smaller width"
+                ) from error
+        smaller = max(1, size // _SMALLER)
+        _log.warning(
+            "%s: the memory of %s is full; the run goes on in chunks of %d samples instead of %d",
+            label, place, smaller, size,
+        )  # fmt: skip
+        size = smaller
 
 
 def _run_chunks(
-    spec: Specification,
-    stepper: Stepper,
-    label: str,
-    measures: Mapping[str, Measure],
-    size: int,
-    with_state: bool,
-) -> Run:
+    stepper: AnyStepper, measures: Mapping[str, Measure], size: int, with_state: bool
+) -> dict[str, Array]:
     """Move all paths in chunks of a size."""
-    samples = spec.samples
-    run = Run({}, np.empty(samples))
-    if stepper.clock:
-        run.steps_taken, run.largest_speed = np.empty(samples, dtype=np.int64), np.empty(samples)
+    spec, kept = stepper.spec, dict[str, Array]()
+    samples, label = spec.samples, spec.sampler
     starts = range(0, samples, size)
     lock = threading.Lock()
     total = samples * spec.steps
@@ -125,11 +132,20 @@ def _run_chunks(
             with lock:
                 bar.update(steps)
 
+    def keep(name: str, first: int, values: Array | Indices, at: int | None = None) -> None:
+        """Write the values of a chunk, of those at stored times at one of these."""
+        times = () if at is None else (len(spec.saved),)
+        with lock:
+            if name not in kept:
+                kept[name] = np.empty((*times, samples, *values.shape[1:]), values.dtype)
+        # Samples are contiguous for each time: chunks write without false sharing.
+        whole = kept[name] if at is None else kept[name][at]
+        whole[first : first + len(values)] = values
+
     def move(first: int, go_on: Callable[[], None]) -> None:
         """Move one chunk of paths."""
-        count = min(size, samples - first)
-        here, shown, budget = slice(first, first + count), 0, 1
-        paths = starting_paths(spec, stepper, first, count)
+        count, shown, budget = min(size, samples - first), 0, 1
+        paths = Paths(stepper, first, count)
         if stepper.clock:
             paths.store(spec.saved)
         for i, point in enumerate((*spec.saved, spec.steps)):
@@ -147,30 +163,20 @@ def _run_chunks(
                 shown = reached
             if i < len(spec.saved):
                 for name, measure in measures.items():
-                    values = measure(paths, point)
-                    with lock:
-                        if name not in run.measured:
-                            shape = (len(spec.saved), samples, *values.shape[1:])
-                            run.measured[name] = np.empty(shape, values.dtype)
-                    # Samples are contiguous for each time: chunks write without false sharing.
-                    run.measured[name][i, here] = values
-        run.stopping_time[here] = paths.stopping_times()
-        if run.steps_taken is not None and run.largest_speed is not None:
-            run.steps_taken[here] = paths.taken[:count]
-            run.largest_speed[here] = paths.largest[:count]
+                    keep(name, first, measure(paths, point), i)
+        keep("stopping_time", first, paths.stopping_times())
+        if stepper.clock:
+            keep("steps_taken", first, paths.taken[:count])
+            keep("largest_speed", first, paths.largest[:count])
         count_steps(count * (spec.steps - shown))
         if with_state:
-            state = paths.factors()
-            with lock:
-                if run.state is None:
-                    run.state = np.empty((samples, *state.shape[1:]))
-                run.state[here] = state
+            keep("state", first, paths.factors())
 
     with nullcontext() if bar is None else bar:
         on_threads(move, starts, thread_count(spec.place))
-    stopped = int(np.isfinite(run.stopping_time).sum())
+    stopped = int(np.isfinite(kept["stopping_time"]).sum())
     _log.info("%s: %d samples, %d chunks, %d stopped", label, samples, len(starts), stopped)
-    return run
+    return kept
 
 
 def on_threads(
@@ -211,15 +217,9 @@ def on_threads(
             raise
 
 
-def starting_paths(spec: Specification, stepper: Stepper, first: int, count: int) -> Paths:
-    """Return the paths first, ..., first + count - 1 where they start."""
-    states = start_states(spec, stepper.task, first, count)
-    return Paths(stepper, first, stepper.starting(states))
-
-
 def _advance(paths: Paths, point: int, budget: int) -> bool:
     """Move paths towards a grid point; return whether the whole budget was used."""
-    if paths.task.method == "torchsde":
+    if paths.spec.method == "torchsde":
         from shaped_attention.samplers import torchsde_steps  # on first use: torchsde is slow
 
         return torchsde_steps.advance(paths, point, budget)

@@ -13,12 +13,11 @@ from shaped_attention.numerics.named_numbers import HIDDEN_AT_A_TIME
 from shaped_attention.numerics.program import Layout
 from shaped_attention.numerics.threads import thread_count
 from shaped_attention.samplers.specification import MEMORY_BUDGET, Specification
-from shaped_attention.samplers.task import Task
 
 SHARE = 0.5
 """Share of a device's free memory that a run may take: scratch memory and gaps are on top."""
 
-_LIMIT = {"direct": 12, "torchsde": 24, "clock": 24}
+_LIMIT = {"direct": 12, "torchsde": 20, "clock": 24}
 """Matrices (m, m) of a step of the limit in torch, by its method."""
 
 _UNTRACED = 40
@@ -106,21 +105,21 @@ def check_kept(spec: Specification, numbers: int) -> None:
 # and library routines of the host.
 
 
-def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:
+def of_torch(spec: Specification) -> float:
     """Return the bytes of a path that torch moves by the descriptions of its blocks.
 
-    In the limit they are a number of matrices (m, m), 24 by the clock and by torchsde and 12
+    In the limit they are a number of matrices (m, m), 24 by the clock, 20 by torchsde and 12
     otherwise. In the chain they follow from the program of a layer: what it has at a time, some of
     which torch frees later; its widest matrix, that of the heads side by side, with its parts; or
     `HIDDEN_AT_A_TIME` hidden units with their random numbers.
     """
-    square = task.tokens**2
-    if task.width is None:
-        return float(itemsize * _LIMIT[task.method] * square)
-    if eager:
-        return float(itemsize * _UNTRACED * square * task.groups)
+    itemsize, square = spec.dtype.itemsize, spec.tokens**2
+    if spec.width is None:
+        return float(itemsize * _LIMIT[spec.method] * square)
+    if spec.eager:
+        return float(itemsize * _UNTRACED * square * spec.groups)
     most = 0.0
-    for program in task.programs:
+    for program in spec.programs:
         widest = max(rows * columns for rows, columns in (node.shape for node in program.nodes))
         most = max(most, itemsize * max(2.4 * Layout(program).rows, 4.8 * widest))
         for node in program.nodes:
@@ -129,20 +128,21 @@ def of_torch(task: Task, itemsize: int, eager: bool = False) -> float:
             _, count, copies = node.integers
             units = min(HIDDEN_AT_A_TIME, count)
             # The numbers are made of integers with eight bytes, whatever their precision is.
-            drawn = (32 * copies + 3 * itemsize - 6) * units * task.tokens
+            drawn = (32 * copies + 3 * itemsize - 6) * units * spec.tokens
             most = max(most, drawn + 4.0 * itemsize * square)
     return most
 
 
-def of_network(task: Task, itemsize: int) -> float:
+def of_network(spec: Specification) -> float:
     """Return the bytes of a network with real weights, without its weights.
 
     They are its tokens and their images: 9 m n numbers, or 2 m n and 4.2 m for each hidden unit
     where these are many.
     """
-    assert task.width is not None
-    widest = max(block.widest(task.width) for layer in task.pattern for block in layer)
-    return itemsize * task.tokens * max(9.0 * task.width, 2.0 * task.width + 4.2 * widest)
+    assert spec.width is not None
+    widest = max(block.widest(spec.width) for block in spec.blocks)
+    numbers = spec.tokens * max(9.0 * spec.width, 2.0 * spec.width + 4.2 * widest)
+    return spec.dtype.itemsize * numbers
 
 
 def of_rows(entries: int, itemsize: int) -> float:
@@ -153,11 +153,11 @@ def of_rows(entries: int, itemsize: int) -> float:
     return 1.4 * itemsize * entries
 
 
-def of_compiled(spec: Specification, method: str) -> float:
+def of_compiled(spec: Specification) -> float:
     """Return a bound of the bytes of a path of compiled code or library routines on the host."""
     m, saved = spec.tokens, len(spec.saved)
-    if method == "clock":
+    if spec.method == "clock":
         return 8.0 * m * m * (4 + saved) + 16 * m * 64
-    if method == "torchsde":
+    if spec.method == "torchsde":
         return 8.0 * m * m * (14 + saved)
     return 8.0 * 40 * m * m * spec.groups + 16 * m * 64

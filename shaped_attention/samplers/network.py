@@ -23,6 +23,7 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import check_other_seed
 from shaped_attention.samplers.loop import sample
 from shaped_attention.samplers.memory import chunk_size, of_network
+from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import (
     Options,
     SamplerOptions,
@@ -30,15 +31,13 @@ from shaped_attention.samplers.specification import (
     specify,
     with_options,
 )
+from shaped_attention.samplers.starts import tokens_of
 from shaped_attention.samplers.steppers import (
     PREFERRED_ON_DEVICE,
     Array,
-    Batch,
     completed,
-    threads_of_a_chunk,
 )
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
-from shaped_attention.samplers.task import Task, task_of, tokens_of
 
 _PREFERRED_CHUNK = 16
 _PREFERRED_WEIGHTS = 2**16
@@ -141,50 +140,47 @@ def batch_size(width: int) -> int:
 class WeightStepper(TorchStepper):
     """Networks; the state is the tokens (rows, 1, m, n), sqrt n times a factor of V."""
 
-    def __init__(
-        self, task: Task, device: torch.device, dtype: torch.dtype, threads: int = 1
-    ) -> None:
-        assert task.width is not None
-        self.width: int = task.width
-        super().__init__(task, device, dtype, batch_size(self.width) if device.type == "cpu" else 1)
-        self.divisor, self._threads = float(self.width), threads
-        self._key = stream_key(task.keys.seed, "network")
-        widest = max(block.widest(self.width) for layer in task.pattern for block in layer)
-        self.bytes_of_all = float(dtype.itemsize * min(_MOST_WEIGHTS, self.width * widest))
+    def __init__(self, spec: Specification) -> None:
+        assert spec.width is not None
+        super().__init__(spec, batch_size(spec.width) if spec.place == "cpu" else 1)
+        self.divisor = float(spec.width)
+        self._key = stream_key(spec.seed, "network")
+        widest = max(block.widest(spec.width) for block in spec.blocks)
+        self.bytes_of_all = float(self.dtype.itemsize * min(_MOST_WEIGHTS, spec.width * widest))
 
-    def bytes_of_one(self, spec: Specification) -> float:
+    def bytes_of_one(self) -> float:
         """Return the bytes that a network takes where it moves, without its weights."""
-        return of_network(self.task, self.dtype.itemsize)
+        return of_network(self.spec)
 
-    def chunk(self, spec: Specification) -> int:
-        """Return how many networks of a run move together."""
+    def chunk(self) -> int:
+        """Return how many networks move together."""
         on_host = self.device.type == "cpu"
         preferred = max(self.size, _PREFERRED_CHUNK) if on_host else PREFERRED_ON_DEVICE
-        return chunk_size(spec, self.bytes_of_one(spec), preferred, self.size)
+        return chunk_size(self.spec, self.bytes_of_one(), preferred, self.size)
 
     def workspace(self) -> Team:
         """Return threads that share the columns of large matrices."""
-        return Team(self._threads)
+        return Team(self.threads)
 
     def starting(self, states: Array) -> Array:
         """Return the tokens (count, 1, m, n) whose Grams have given factors."""
         whole = torch.tensor(completed(states, self.rows(len(states))), dtype=self.dtype)
-        tokens = torch.cat([tokens_of(batch, self.task) for batch in whole.split(self.size)])
+        tokens = torch.cat([tokens_of(batch, self.spec) for batch in whole.split(self.size)])
         return tokens[: len(states), None].double().numpy()
 
-    def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Tensor:
+    def moved(self, paths: Paths, moving: Tensor, lengths: Array, point: int) -> Tensor:
         """Return the tokens after a layer."""
-        size = self.size if self.device.type == "cpu" else len(batch.grid)
-        batches = enumerate(batch.state[:, 0].split(size))
+        size = self.size if self.device.type == "cpu" else len(paths.grid)
+        batches = enumerate(paths.state[:, 0].split(size))
         return torch.cat(
-            [self._layer(x, batch.first + k * size, point, batch.work) for k, x in batches]
+            [self._layer(x, paths.first + k * size, point, paths.work) for k, x in batches]
         )[:, None]
 
     def _layer(self, tokens: Tensor, first: int, layer: int, team: Team) -> Tensor:
-        task, samples = self.task, torch.arange(first, first + len(tokens), device=self.device)
-        for i, block in enumerate(task.pattern[layer % len(task.pattern)]):
+        spec, samples = self.spec, torch.arange(first, first + len(tokens), device=self.device)
+        for i, block in enumerate(spec.pattern[layer % len(spec.pattern)]):
             draws = Draws(self._key, samples, layer, i * SLOTS_PER_BLOCK, self.dtype)
-            p = at_depth(block, layer / task.steps)
+            p = at_depth(block, layer / spec.steps)
             tokens = block.forward(p, tokens, WeightProduct(draws, team))
         return tokens
 
@@ -218,14 +214,6 @@ def simulate_network(
     check_count("depth", depth)
     spec = specify(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(**options),
+        options=Options(**options), sampler="network",
     )  # fmt: skip
-    stepper = stepper_of_networks(spec, width)
-    return sample(spec, stepper, "network", {"width": width, "depth": depth})
-
-
-def stepper_of_networks(spec: Specification, width: int) -> WeightStepper:
-    """Return what moves the networks of a run."""
-    task = task_of(spec, "network", width)
-    threads = threads_of_a_chunk(spec, WeightStepper(task, spec.device, spec.dtype).chunk(spec))
-    return WeightStepper(task, spec.device, spec.dtype, threads)
+    return sample(WeightStepper(spec), {"width": width, "depth": depth})[0]

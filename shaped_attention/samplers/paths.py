@@ -23,43 +23,64 @@ from numpy.typing import NDArray
 
 from shaped_attention.numerics.emission import MODERATE_FACTOR
 from shaped_attention.rows.step import State, covariance
+from shaped_attention.samplers.starts import start_states
 from shaped_attention.samplers.steppers import (
     NEAR,
     SHIFT,
+    AnyStepper,
     Array,
-    Batch,
-    Brownian,
-    Clocked,
     CompiledStepper,
     Mask,
     SingleStepper,
-    Stepper,
+    Split,
     completed,
 )
 
 
-class Paths(Batch):
-    """A batch of paths that a stepper moves; its arrays are described in `Batch`."""
+class Paths:
+    """Paths with consecutive numbers, which a stepper moves.
 
-    def __init__(self, stepper: Stepper, first: int, factors: Array) -> None:
-        """Create paths that start with factors (count, groups, m, c)."""
-        self.stepper, self.task = stepper, stepper.task
-        count = len(factors)
+    Arrays have a row for each path, and further rows that complete what a stepper moves at once.
+    `state`, `alive` and `stopped_at` are arrays of the stepper (numpy, or torch on a device), the
+    others are numpy's.
+
+    Attributes
+    ----------
+    stepper, spec
+        What moves the paths, and its specification.
+    first, count
+        The numbers of the paths are first, ..., first + count - 1.
+    state
+        Factors of V, as the stepper arranges them.
+    grid, left
+        Number of the last grid point, and time left to the next one.
+    taken
+        Number of steps taken: with the number of the path it is the address of the next numbers.
+    alive, stopped_at
+        Whether a path moves, and the time at which it stopped: infinite if it has not, and NaN if a
+        step was not a number.
+    largest
+        Largest speed before a step.
+    slots, stored
+        Where the states of paths by the clock are copied that arrive at a grid point, -1 for
+        nowhere, and the copies.
+    work
+        Memory that the stepper reuses from step to step.
+    """
+
+    def __init__(self, stepper: AnyStepper, first: int, count: int) -> None:
+        """Create paths where they start."""
+        self.stepper, self.spec, self.first, self.count = stepper, stepper.spec, first, count
+        factors = stepper.starting(start_states(self.spec, first, count))
         rows = stepper.rows(count)
-        super().__init__(
-            first=first,
-            count=count,
-            state=stepper.arranged(completed(factors, rows)),
-            grid=np.zeros(rows, np.int64),
-            left=np.full(rows, self.task.dt),
-            taken=np.zeros(rows, np.int64),
-            alive=stepper.array(np.arange(rows) < count),
-            stopped_at=stepper.array(np.full(rows, np.inf)),
-            largest=np.zeros(rows),
-            slots=np.full(self.task.steps + 1, -1) if stepper.clock else np.zeros(0, np.int64),
-            stored=np.zeros((1, 1, *factors.shape[1:])),
-            work=stepper.workspace(),
-        )
+        self.state = stepper.arranged(completed(factors, rows))
+        self.grid, self.left = np.zeros(rows, np.int64), np.full(rows, self.spec.dt)
+        self.taken, self.largest = np.zeros(rows, np.int64), np.zeros(rows)
+        self.alive = stepper.array(np.arange(rows) < count)
+        self.stopped_at = stepper.array(np.full(rows, np.inf))
+        self.slots = np.full(self.spec.steps + 1 if stepper.clock else 0, -1)
+        self.stored = np.zeros((1, 1, *factors.shape[1:]))
+        self.work = stepper.workspace()
 
     # What a run reads.
 
@@ -73,7 +94,7 @@ class Paths(Batch):
             return covariances(self.factors()) / self.stepper.divisor
         stored = self.stored[self.slots[point]]
         # A path that stops keeps its state.
-        ended = ~self._living() & (point * self.task.dt >= self._times())
+        ended = ~self._living() & (point * self.spec.dt >= self._times())
         if ended.any():
             stored[ended] = self.stepper.factors(self.state)[ended]
         return covariances(stored[: self.count])
@@ -84,7 +105,7 @@ class Paths(Batch):
 
     def reached(self) -> int:
         """Return the mean number of grid points reached; stopped paths count as arrived."""
-        last = self.task.steps
+        last = self.spec.steps
         return int(np.where(self._moving_to(last), self.grid, last)[: self.count].mean())
 
     def behind(self, end: int) -> bool:
@@ -110,54 +131,33 @@ class Paths(Batch):
         self._step(moves)
         return False
 
-    @property
-    def brownian_shape(self) -> tuple[int, int]:
-        """Rows and entries of the increments of a step."""
-        return self._brownian.brownian_shape(self)
-
-    def increments(self, step: int) -> Any:
-        """Return the Brownian increments of a step of the limit, valid until the next call."""
-        return self._brownian.increments(self, step)
-
-    def drift_and_noise(self, state: Any, increments: Any, point: int) -> tuple[Any, Any]:
+    def drift_and_noise(self, state: Any, point: int) -> tuple[Any, Any]:
         """Return drift times step, and noise, at a grid point and a state, for an integrator.
 
         Paths that are outside the radius, or would overflow, stop here; both are then zero.
         """
-        self.state = state
-        if isinstance(self.stepper, CompiledStepper):
-            return self._brownian.drift_and_noise(self, self.alive, increments, point)
-        now, where = point * self.task.dt, self.stepper.xp.where
+        stepper, self.state = self.stepper, state
+        assert isinstance(stepper, Split)
+        if isinstance(stepper, CompiledStepper):
+            return stepper.drift_and_noise(self, self.alive, point)
+        now, where = point * self.spec.dt, self.stepper.xp.where
         self._stop_outside(self.alive, now)
-        drift, noise = self._brownian.drift_and_noise(self, self.alive, increments, point)
+        drift, noise = stepper.drift_and_noise(self, self.alive, point)
         moving = self._stop_overflowing(state + drift + noise, self.alive, now)
         moving = moving[:, None, None, None]
         return where(moving, drift, 0.0), where(moving, noise, 0.0)
 
     def finish(self) -> None:
         """Stop the paths that are outside the radius after the last step of an integrator."""
-        self._stop_outside(self.alive, int(self.grid[0]) * self.task.dt)
+        self._stop_outside(self.alive, int(self.grid[0]) * self.spec.dt)
 
     @property
-    def _brownian(self) -> Brownian:
-        assert isinstance(self.stepper, Brownian)
-        return self.stepper
-
-    @property
-    def _single(self) -> SingleStepper:
+    def _single(self) -> SingleStepper[Any]:
         assert isinstance(self.stepper, SingleStepper)
         return self.stepper
 
-    @property
-    def _clock(self) -> Clocked | None:
-        """What knows the speeds of paths; None with a fixed step, which has speed 0."""
-        if not self.stepper.clock:
-            return None
-        assert isinstance(self.stepper, Clocked)
-        return self.stepper
-
     def _times(self) -> Array:
-        return self.grid * self.task.dt + (self.task.dt - self.left)
+        return self.grid * self.spec.dt + (self.spec.dt - self.left)
 
     def _living(self) -> Mask:
         living: Mask = self.stepper.on_host(self.alive)
@@ -173,22 +173,22 @@ class Paths(Batch):
 
         The parameters of a step with a schedule are those of one grid point.
         """
-        if self.stepper.clock and not self.task.scheduled:
+        if self.stepper.clock and not self.spec.scheduled:
             return moves
         return moves & (self.grid == self.grid[moves].min())
 
     def _step(self, moves: Mask) -> None:
         """Take one step of the paths `moves`."""
-        stepper, clock, dt = self._single, self._clock, self.task.dt
-        point = int(self.grid[moves].min()) if self.task.scheduled or not clock else 0
+        stepper, clock, dt = self._single, self.stepper.clock, self.spec.dt
+        point = int(self.grid[moves].min()) if self.spec.scheduled or not clock else 0
         moving = self.alive if moves.all() else self.alive & stepper.array(moves)
         now = self._times()
-        speed = clock.speed(self, moving, point) if clock else 0.0
+        speed = stepper.speed(self, moving, point) if clock else 0.0
         self.largest[moves] = np.maximum(self.largest, speed)[moves]
         pieces = np.maximum(np.floor(self.left * (1.0 + speed) / dt + 0.5), 1.0)
         lengths, arrived = self.left / pieces, moves & (pieces == 1.0)
         new = stepper.moved(self, moving, lengths, point)
-        if self.task.width is None:
+        if self.spec.width is None:
             moving = self._stop_overflowing(new, moving, now)
             if stepper.host_waits:
                 moves, arrived = moves & self._living(), arrived & self._living()
@@ -232,14 +232,14 @@ class Paths(Batch):
 
         By the clock the radius is lowered to correct for crossings between steps.
         """
-        stepper: Any = self.stepper
-        clock, radius = self._clock, self.task.radius
+        stepper, clock, radius = self.stepper, self.stepper.clock, self.spec.radius
+        assert isinstance(stepper, SingleStepper | Split)
         norms = stepper.norms(self, moving, NEAR * radius if clock else radius)
         barrier: Any = radius
         if clock:
             near = stepper.on_host(norms) > 0.0
             if near.any():
-                spread = clock.spread(self, stepper.array(near), point)
+                spread = self._single.spread(self, stepper.array(near), point)
                 lowered = radius * np.exp(-SHIFT * np.sqrt(spread * lengths))
                 barrier = stepper.array(np.where(near, lowered, radius))
         outside = moving & (norms >= barrier)

@@ -21,11 +21,11 @@ from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.reasons import check_chain, check_limit, limit_of
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.rows.step import State, covariance
-from shaped_attention.samplers.loop import starting_paths
+from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.sde import count_steps
 from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.starts import frames_with_means
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
-from shaped_attention.samplers.task import frames_with_means, task_of
 
 
 def pathwise(
@@ -105,13 +105,12 @@ def pathwise(
         layer, v0.detach(), width=width, steps=steps, dt=dt, samples=samples, seed=seed,
         options=Options(radius=radius, device=v0.device, dtype=v0.dtype),
     )  # fmt: skip
-    task = task_of(spec, "chain" if width is not None else "sde", width)
-    stepper = DescriptionStepper(replace(task, overrides=tensors), spec.device, spec.dtype, size=1)
-    paths = starting_paths(spec, stepper, 0, spec.samples)
+    stepper = DescriptionStepper(replace(spec, overrides=tensors), size=1)
+    paths = Paths(stepper, 0, samples)
     if v0.requires_grad:
-        factor = _differentiable_start(v0, width // task.groups if width else len(v0))
-        if task.means:
-            factor = factor @ torch.from_numpy(frames_with_means(task, 0, samples)).to(v0)
+        factor = _differentiable_start(v0, width // spec.groups if width else len(v0))
+        if spec.means:
+            factor = factor @ torch.from_numpy(frames_with_means(spec, 0, samples)).to(v0)
         paths.state = factor.expand_as(paths.state)
     while paths.behind(steps):
         paths.advance(steps)

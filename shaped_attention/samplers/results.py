@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
@@ -17,43 +15,24 @@ from numpy.typing import NDArray
 from shaped_attention.blocks.base import specification_of
 from shaped_attention.checks import function_named
 from shaped_attention.results.provenance import attribute, plain
-from shaped_attention.samplers.paths import Paths, check_stopping_times
+from shaped_attention.samplers.paths import check_stopping_times
 from shaped_attention.samplers.specification import Specification
 
 Array = NDArray[np.float64]
 
 _KEPT = "'V', 'observables' or 'module:function'"
 
-_OF_THE_CLOCK = {
+_TIME = "time t (layer l / width n)"
+_START = "covariance before layer 1"
+_OF_PATHS = {
+    "stopping_time": "first time with |V| >= radius; infinite if there is none",
     "steps_taken": "number of steps of the clock",
     "largest_speed": "largest speed of the clock: relative rate of the superlinear terms",
 }
 
 
-class Measure(Protocol):
-    """A function of paths at a stored grid point, such as `Kept`."""
-
-    def __call__(self, paths: Paths, point: int) -> Array:
-        """Return the values (count, ...)."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The measure of the keyword `keep`: a function of V, and the names of its numbers.
-
-    Without names it is V itself.
-    """
-
-    function: Callable[[Array], Array]
-    names: tuple[str, ...] = ()
-
-    def __call__(self, paths: Paths, point: int) -> Array:
-        """Return the values (count, m, m) or (count, names)."""
-        return self.function(paths.covariances(point))
-
-    def numbers(self, tokens: int) -> int:
-        """Return how many numbers are kept of a sample at each stored time."""
-        return len(self.names) or tokens**2
+Kept = tuple[Callable[[Array], Array], tuple[str, ...]]
+"""A function of V (samples, m, m), and the names of its numbers (samples, names); V has none."""
 
 
 def kept_of(keep: str, tokens: int) -> Kept:
@@ -62,7 +41,7 @@ def kept_of(keep: str, tokens: int) -> Kept:
     A function with the attribute `names` returns as many numbers for each sample.
     """
     if keep == "V":
-        return Kept(np.asarray)
+        return np.asarray, ()
     if keep == "observables":
         from shaped_attention.numerics.observables import observables
 
@@ -72,7 +51,7 @@ def kept_of(keep: str, tokens: int) -> Kept:
             values = observables(v)
             return np.stack([values[name] for name in names], axis=-1)
 
-        return Kept(all_observables, names)
+        return all_observables, names
     function = function_named(keep, "keep", _KEPT)
     several = getattr(function, "names", None)
     numbers = "one number" if several is None else f"the numbers {', '.join(several)}"
@@ -92,50 +71,27 @@ def kept_of(keep: str, tokens: int) -> Kept:
             )
         return values if shape else values[:, None]
 
-    return Kept(checked, (keep,) if several is None else tuple(several))
-
-
-@dataclass
-class Run:
-    """What is kept of the paths of a run.
-
-    Attributes
-    ----------
-    measured
-        Values at the stored times (time, sample, ...), by the name of their measure.
-    stopping_time
-        Stopping times (sample,); infinite for paths that did not stop.
-    steps_taken, largest_speed
-        Of each path (sample,) by the clock.
-    state
-        States at the end (sample, groups, m, c), if they are kept.
-    """
-
-    measured: dict[str, NDArray[np.float64]]
-    stopping_time: NDArray[np.float64]
-    steps_taken: NDArray[np.int64] | None = None
-    largest_speed: NDArray[np.float64] | None = None
-    state: NDArray[np.float64] | None = None
+    return checked, (keep,) if several is None else tuple(several)
 
 
 def make_result(
-    sampler: str,
     spec: Specification,
-    run: Run,
-    parameters: Mapping[str, Any],
+    values: Mapping[str, Array],
+    parameters: Mapping[str, float | str],
     names: Sequence[str] = (),
 ) -> xr.Dataset:
     """Return covariances and stopping times as a Dataset with its specification in `attrs`.
 
-    With `names`, numbers (time, sample, name) were kept in place of V.
+    The `values` are those of `run_paths`. With `names`, numbers (time, sample, name) were kept in
+    place of V.
 
     Raises
     ------
     FloatingPointError
         If a covariance is not finite: a result never contains NaN.
     """
-    v, stopping_time = run.measured["kept"], run.stopping_time
-    check_stopping_times(stopping_time)
+    sampler, v = spec.sampler, values["kept"]
+    check_stopping_times(values["stopping_time"])
     if not np.isfinite(v).all():
         raise FloatingPointError(
             f"the {sampler} produced covariances that are not finite; a smaller radius or step, "
@@ -154,31 +110,21 @@ def make_result(
         "dtype": spec.precision,
         "keep": spec.options.keep,
     }
-    coords: dict[str, Any] = {
-        "time": ("time", spec.times, {"long_name": "time t (layer l / width n)"})
-    }
-    kept: dict[str, Any] = {
-        "V": (
-            ("time", "sample", "row", "col"),
-            v,
-            {"long_name": "token covariance", "sampler": sampler, "seed": attribute(spec.seed)},
-        )
-    }
+    coords = {"time": xr.Variable("time", spec.times, {"long_name": _TIME})}
     if names:
-        kept = {"kept": (("time", "sample", "observable"), v)}
-        coords["observable"] = list(names)
+        kept = {"kept": xr.Variable(("time", "sample", "observable"), v)}
+        coords["observable"] = xr.Variable("observable", list(names))
+    else:
+        about = {"long_name": "token covariance", "sampler": sampler, "seed": attribute(spec.seed)}
+        kept = {"V": xr.Variable(("time", "sample", "row", "col"), v, about)}
     if spec.start is not spec.v0:
-        dims = ("sample", "row", "col")[3 - spec.v0.ndim :]
-        kept["initial_covariance"] = (dims, spec.v0, {"long_name": "covariance before layer 1"})
-    result = xr.Dataset(
-        {
-            **kept,
-            "stopping_time": (
-                ("sample",),
-                stopping_time,
-                {"long_name": "first time with |V| >= radius; infinite if there is none"},
-            ),
-        },
+        dims, about = ("sample", "row", "col")[3 - spec.v0.ndim :], {"long_name": _START}
+        kept["initial_covariance"] = xr.Variable(dims, spec.v0, about)
+    for name, long_name in _OF_PATHS.items():
+        if name in values:
+            kept[name] = xr.Variable("sample", values[name], {"long_name": long_name})
+    return xr.Dataset(
+        kept,
         coords=coords,
         attrs={
             "sampler": sampler,
@@ -189,10 +135,3 @@ def make_result(
             "specification": json.dumps(specification, default=plain),
         },
     )
-    for name, values in (
-        ("steps_taken", run.steps_taken),
-        ("largest_speed", run.largest_speed),
-    ):
-        if values is not None:
-            result[name] = ("sample", values, {"long_name": _OF_THE_CLOCK[name]})
-    return result

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
@@ -30,7 +31,6 @@ from shaped_attention.samplers.specification import (
     with_options,
 )
 from shaped_attention.samplers.steppers import stepper_of
-from shaped_attention.samplers.task import task_of
 
 METHODS = ("clock", "torchsde", "direct")
 """Integrators of the limit."""
@@ -106,7 +106,7 @@ def integrate_sde(
         raise argument_error("method", requirement, method)
     if method is None:
         method = default_method(spec)
-    parameters = {"horizon": horizon, "step": step, "method": method}
+    parameters: dict[str, float | str] = {"horizon": horizon, "step": step, "method": method}
     if method == "clock":
         for block in first_order(spec.pattern, spec.tokens):
             warnings.warn(
@@ -116,7 +116,7 @@ def integrate_sde(
                 UserWarning,
                 stacklevel=3,  # the caller of the recorded function
             )
-    result = sample(spec, stepper_of(spec, task_of(spec, "sde", None, method)), "sde", parameters)
+    result, _ = sample(stepper_of(replace(spec, method=method)), parameters)
     if method == "clock":
         return result
     stopped = int(np.isfinite(result["stopping_time"]).sum())

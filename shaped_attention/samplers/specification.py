@@ -1,4 +1,4 @@
-"""What a sampler is asked for: the keywords that all share, checked arguments, stored times."""
+"""What a sampler is asked for, checked, and what follows from it: grid, state, programs, keys."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import Parameter
-from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.blocks.base import Block, Layer, needs_means, pattern_of
+from shaped_attention.blocks.parameters import scheduled
 from shaped_attention.blocks.reasons import check_storable, limit_of
 from shaped_attention.checks import argument_error, check_count, check_width
 from shaped_attention.libraries import torch
 from shaped_attention.memory_sizes import bytes_of, check_fits
 from shaped_attention.numerics.covariance import start_factor
+from shaped_attention.numerics.named_numbers import Keys
+from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.threads import one_thread
+from shaped_attention.rows.step import factor_columns
 from shaped_attention.samplers.arguments import (
     check_dtype,
     check_radius,
@@ -31,7 +36,10 @@ from shaped_attention.samplers.arguments import (
     precision_name,
     saved_steps,
 )
-from shaped_attention.samplers.steps import check_coefficients
+from shaped_attention.samplers.steps import check_coefficients, traced_chain, traced_limit
+
+if TYPE_CHECKING:
+    from shaped_attention.blocks.overrides import Overrides
 
 MEMORY_BUDGET = 2 * 1024**3
 """Bytes of the samples that move together by default; one sample may take half of what is free."""
@@ -43,15 +51,7 @@ _BYTES_OF_A_STEP = 24
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@runtime_checkable
-class Start(Protocol):
-    """A law of initial states."""
-
-    def states(self, task: Any, first: int, count: int) -> NDArray[np.float64]:
-        """Return the states (count, groups, m, c) of some samples of a `Task`."""
-
+Start = Callable[["Specification", int, int], NDArray[np.float64]]
 
 _eager: ContextVar[bool] = ContextVar("eager", default=False)
 
@@ -140,13 +140,17 @@ class Specification:
 
     Attributes
     ----------
+    sampler
+        Name of the sampler, which is also that of the stream of its random numbers.
     pattern, v0
         The blocks of each layer (layer l has those of number l modulo the length), and the
         initial covariance (m, m), or one per sample (samples, m, m).
     start
         Where the process starts: `v0`, or its correlations in a limit of normalised blocks.
+    width
+        Width n of the networks; None for the limit.
     steps, dt
-        The grid of times: 0, dt, ..., steps * dt.
+        The grid of times: 0, dt, ..., steps * dt; it sets the relative depth.
     saved
         Indices of the grid points that are stored, increasing.
     samples, seed
@@ -162,12 +166,22 @@ class Specification:
     eager
         Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     embedded
-        The random initial states, if `start` is only their mean.
+        The random initial states (count, groups, m, c) of some samples, as a function of the
+        specification, the number of the first, and their count, if `start` is only their mean.
+    method
+        How paths move: "direct" for steps from grid point to grid point, "torchsde" for the same by
+        torchsde, or "clock".
+    overrides
+        Tensors in place of parameters, by layer of the pattern and block (`overridden`), for torch.
+    weights
+        Whether a step of the chain also gives the attention weights of the layer's first block.
     """
 
+    sampler: str
     pattern: tuple[tuple[Block, ...], ...]
     v0: NDArray[np.float64]
     start: NDArray[np.float64]
+    width: int | None
     steps: int
     dt: float
     saved: tuple[int, ...]
@@ -180,6 +194,9 @@ class Specification:
     memory: int = MEMORY_BUDGET
     eager: bool = False
     embedded: Start | None = None
+    method: str = "direct"
+    overrides: Sequence[Sequence[Overrides]] = ()
+    weights: bool = False
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -203,7 +220,41 @@ class Specification:
     @property
     def groups(self) -> int:
         """Groups of columns whose Grams the blocks' law needs: 1, or the heads (see `Block`)."""
-        return common_groups(self.blocks)
+        return 1 if self.width is None else common_groups(self.blocks)
+
+    @property
+    def means(self) -> bool:
+        """Whether the state of the chain has the means of the tokens."""
+        return self.width is not None and needs_means(self.blocks)
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of a factor: of a group's Gram in the chain, m in the limit."""
+        if self.width is None:
+            return self.tokens
+        return factor_columns(self.tokens, self.width, self.groups, self.means)
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """A step as programs, one for each layer of the pattern."""
+        if self.width is None:
+            return [traced_limit(self.pattern, self.tokens, self.dt)]
+        return traced_chain(self.pattern, self.tokens, self.width, self.groups, self.weights)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The keys of the random numbers."""
+        return Keys(self.seed, self.sampler)
+
+    @cached_property
+    def scheduled(self) -> bool:
+        """Whether parameters change with depth."""
+        return any(scheduled(block) for block in self.blocks)
+
+    @property
+    def depths(self) -> NDArray[np.float64]:
+        """Relative depths l / L of the steps."""
+        return np.arange(self.steps, dtype=np.float64) / self.steps
 
     @property
     def times(self) -> NDArray[np.float64]:
@@ -259,12 +310,14 @@ def specify(
     samples: int,
     seed: int,
     options: Options = DEFAULTS,
+    sampler: str = "",
     embedded: Start | None = None,
     start_name: str = "v0",
 ) -> Specification:
     """Check the arguments that the samplers share and resolve their defaults.
 
-    Errors name the initial covariance `v0` as the argument `start_name`.
+    Errors name the initial covariance `v0` as the argument `start_name`. The sampler is by default
+    the chain or, without a width, the limit.
 
     Raises
     ------
@@ -310,9 +363,11 @@ def specify(
         check_rank(matrix, width // check_group_width(blocks, width), width, start_name)
     precision = precision_name(options.dtype)
     return Specification(
+        sampler=sampler or ("sde" if width is None else "chain"),
         pattern=pattern,
         v0=matrix,
         start=start,
+        width=width,
         steps=steps,
         dt=dt,
         saved=saved_steps(steps, dt, options.times, options.save_every),

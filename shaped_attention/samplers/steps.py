@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shaped_attention.blocks.base import Block, needs_means
-from shaped_attention.blocks.parameters import traced
+from shaped_attention.blocks.parameters import Parameters, traced
 from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Graph, Matrix
@@ -58,7 +58,7 @@ NumbersAt = Callable[[tuple[int, ...]], Numbers]
 
 def chain_step(
     blocks: Sequence[Block],
-    parameters: Sequence[Any],
+    parameters: Sequence[Parameters],
     state: State,
     numbers_at: NumbersAt,
     width: int,
@@ -83,7 +83,7 @@ def chain_step(
 
 def limit_step(
     pattern: Sequence[Sequence[Block]],
-    parameters: Sequence[Sequence[Any]],
+    parameters: Sequence[Sequence[Parameters]],
     factor: M,
     numbers_at: NumbersAt,
     step: float,
@@ -121,18 +121,22 @@ class Parts:
         What grows and decays: limits and parameters for `flowed`.
     """
 
-    def __init__(self, limits: Sequence[tuple[tuple[int, ...], Limit, Any]], share: float) -> None:
+    def __init__(
+        self, limits: Sequence[tuple[tuple[int, ...], Limit, Parameters]], share: float
+    ) -> None:
         self.limits, self.share = limits, share
-        self.rate: Any = self.share * sum(limit.linear_rate(p) for _, limit, p in self.limits)
+        self.rate = self.share * sum(limit.linear_rate(p) for _, limit, p in self.limits)
         self.normalised = any(limit.normalised for _, limit, _ in self.limits)
-        self.flows: list[tuple[Any, Any]] = [(limit, p) for _, limit, p in self.limits]
+        self.flows: list[tuple[Limit, Parameters]] = [(limit, p) for _, limit, p in self.limits]
         if any(limit.norm is not None and limit.norm.relaxes for limit, _ in self.flows):
             from shaped_attention.blocks.normalised_limit import Relaxation
 
             self.flows.append((Relaxation(self.flows[:]), self.flows[0][1]))
 
     @classmethod
-    def of(cls, pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Any]]) -> Parts:
+    def of(
+        cls, pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Parameters]]
+    ) -> Parts:
         """Return the limits of the blocks of a pattern."""
         limits = [
             ((k, i) if len(pattern) > 1 else (i,), limit_of(block), parameters[k][i])
@@ -183,7 +187,9 @@ def _inner_numbers(numbers: Numbers) -> NumbersAt:
     return lambda place: numbers.inside(place[0] if place else 1)
 
 
-def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: Any, order: int = 1) -> M:
+def flowed(
+    pairs: Sequence[tuple[Limit, Parameters]], factor: M, step: float | M, order: int = 1
+) -> M:
     """Apply growth and decay of V; return `factor` itself if there is neither.
 
     `step` is a number, or a matrix (1, 1) if each path has a step of its own. The growth is that at
@@ -205,7 +211,7 @@ def flowed(pairs: Sequence[tuple[Any, Any]], factor: M, step: Any, order: int = 
     return cholesky(kept + factor_of_growth * growth)
 
 
-def _growth(pairs: Sequence[tuple[Any, Any]], v: M) -> M | None:
+def _growth(pairs: Sequence[tuple[Limit, Parameters]], v: M) -> M | None:
     """Return the sum of the parts of the drift that raise the rank; None if there are none."""
     parts = [part for limit, p in pairs if (part := limit.growth(p, v)) is not None]
     return sum(parts[1:], start=parts[0]) if parts else None

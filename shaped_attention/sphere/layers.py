@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,9 +28,8 @@ from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.network import WeightProduct
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Options, Specification
-from shaped_attention.samplers.steppers import Array, Batch
+from shaped_attention.samplers.steppers import Array
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
-from shaped_attention.samplers.task import task_of
 from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.flow import check_normalise, flow_result, measured
 from shaped_attention.sphere.integrate import CHUNK_ENTRIES, Keep
@@ -215,44 +212,33 @@ def noisy_chain(
     return _run(start, step, layers, save_every, move, keep)
 
 
-@dataclass(frozen=True)
-class _Start:
-    """Tokens (samples, 1, N, r) as they are given."""
-
-    tokens: Array
-
-    def states(self, task: Any, first: int, count: int) -> Array:
-        """Return those of some samples."""
-        return self.tokens[first : first + count]
-
-
 class _Layers(TorchStepper):
     """A stepper of tokens (rows, 1, N, r), in chunks that stay in the cache; no path stops."""
 
     def __init__(
         self, spec: Specification, move: Callable[[Tensor, int, Tensor], Tensor], entries: int
     ) -> None:
-        super().__init__(task_of(spec, "sphere", width=0), spec.device, spec.dtype, size=1)
+        super().__init__(spec, size=1)
         self._move, self._entries = move, entries
 
-    def chunk(self, spec: Specification) -> int:
+    def chunk(self) -> int:
         """Return how many samples move together."""
         return max(1, CHUNK_ENTRIES // self._entries)
 
-    def norms(self, batch: Batch, moving: Any, least: float) -> Tensor:
+    def norms(self, paths: Paths, moving: Tensor, least: float) -> Tensor:
         """Return 0: there is no radius."""
-        return torch.zeros(len(batch.grid), device=self.device)
+        return torch.zeros(len(paths.grid), device=self.device)
 
-    def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Tensor:
+    def moved(self, paths: Paths, moving: Tensor, lengths: Array, point: int) -> Tensor:
         """Return the tokens after a layer."""
         # A thread has torch's gradients on, whatever holds where it was started.
         with torch.no_grad():
-            tokens = self._move(batch.state[:, 0], point, self.numbers_of(batch))
+            tokens = self._move(paths.state[:, 0], point, self.numbers_of(paths))
         if not bool(torch.isfinite(tokens.square().sum(-1)).all()):
             raise FloatingPointError(f"layer {point + 1} gives tokens that are not finite")
         # All rows move, and the number of columns may change.
-        batch.state = tokens[:, None]
-        return batch.state
+        paths.state = tokens[:, None]
+        return paths.state
 
 
 def _run(
@@ -271,16 +257,16 @@ def _run(
     v0 = np.eye(start.shape[-2])
     state = start[:, None].double().cpu().numpy()
     spec = Specification(
-        (), v0, v0, layers, step, saved_steps(layers, step, None, save_every), len(start), 0,
-        math.inf, str(start.device), "float64", Options(progress=False),
-        embedded=_Start(state),
+        "sphere", (), v0, v0, 0, layers, step, saved_steps(layers, step, None, save_every),
+        len(start), 0, math.inf, str(start.device), "float64", Options(progress=False),
+        embedded=lambda spec, first, count: state[first : first + count],
     )  # fmt: skip
 
     def kept(paths: Paths, point: int) -> Array:
         return measured(paths.state[:, 0], keep).detach().cpu().numpy()
 
     stepper = _Layers(spec, move, start[0].numel())
-    data = run_paths(spec, stepper, "sphere", {"kept": kept}).measured["kept"]
+    data = run_paths(stepper, {"kept": kept})["kept"]
     result = flow_result(data[None], start, keep, lengths).isel(beta=0)
     result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))
     return result.assign_attrs(horizon=float(spec.times[-1]))

@@ -11,7 +11,7 @@ _MLP = "shaped_attention/blocks/mlp.py"
 _MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NAMED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
 _NORMALISED = "shaped_attention/blocks/normalised.py"
-_TASK = "shaped_attention/samplers/task.py"
+_STARTS = "shaped_attention/samplers/starts.py"
 _PARALLEL = "shaped_attention/blocks/parallel.py"
 _STEPS = "shaped_attention/samplers/steps.py"
 
@@ -117,14 +117,14 @@ BLOCKS = [
     ),
     Mutant(
         "layer-norm-starts-without-means",
-        _TASK,
+        _STARTS,
         "reflection[:, :, 0] = unit",
         "reflection[:, :, 0] = 0.0",
         ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions[2-2]",),
     ),
     Mutant(
         "layer-norm-start-in-the-span-of-the-tokens",
-        _TASK,
+        _STARTS,
         '"means of the start, orthogonal", 1, width - c, g',
         '"means of the start, orthogonal", 1, 1, g',
         ("test_layer_norm_start.py::test_tokens_start_with_uniformly_distributed_directions[2-4]",),
@@ -237,8 +237,8 @@ BLOCKS = [
     Mutant(
         "pattern-rate-of-all-layers",
         _STEPS,
-        "self.rate: Any = self.share * sum(",
-        "self.rate: Any = sum(",
+        "self.rate = self.share * sum(",
+        "self.rate = sum(",
         ("test_sde.py::test_a_step_of_a_pattern_has_its_drift_and_diffusion",),
     ),
     Mutant(

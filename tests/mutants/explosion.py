@@ -82,8 +82,8 @@ EXPLOSION = [
     Mutant(
         "paths-have-the-numbers-of-the-first-chunk",
         _PATHS,
-        "first=first,",
-        "first=0,",
+        "stepper, stepper.spec, first, count\n",
+        "stepper, stepper.spec, 0, count\n",
         ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result[layer0-float64-chain]",),
     ),
     Mutant(
@@ -131,7 +131,7 @@ EXPLOSION = [
     Mutant(
         "clock-stopped-factor-at-all-stored-times",
         _PATHS,
-        "ended = ~self._living() & (point * self.task.dt >= self._times())",
+        "ended = ~self._living() & (point * self.spec.dt >= self._times())",
         "ended = ~self._living()",
         ("test_clock.py::test_stored_values_of_stopped_paths_are_those_where_they_stopped",),
     ),

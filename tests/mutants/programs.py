@@ -71,8 +71,8 @@ PROGRAMS = [
     Mutant(
         "code-increments-of-the-first-tile",
         "shaped_attention/numerics/fixed_steps.py",
-        '"%step")\n        out = e.at("%out"',
-        '"%first")\n        out = e.at("%out"',
+        '"%point")\n        store_time',
+        '"%first")\n        store_time',
         (
             "test_sde.py::test_torchsde_and_the_direct_method_give_the_same_bits"
             "[layer0-None-float64]",
@@ -263,8 +263,8 @@ PROGRAMS = [
     Mutant(
         "large-paths-of-the-first-sample",
         "shaped_attention/samplers/steppers/blas.py",
-        "batch.state[k], batch.first + k, point",
-        "batch.state[k], batch.first + 0 * k, point",
+        "paths.state[k], paths.first + k, point",
+        "paths.state[k], paths.first + 0 * k, point",
         ("test_large.py::test_stopping",),
     ),
     Mutant(

@@ -12,7 +12,7 @@ _PROVENANCE = "shaped_attention/results/provenance.py"
 _RATES = "shaped_attention/statistics/rates.py"
 _ARGUMENTS = "shaped_attention/samplers/arguments.py"
 _STEPS = "shaped_attention/samplers/steps.py"
-_TASK = "shaped_attention/samplers/task.py"
+_SPECIFICATION = "shaped_attention/samplers/specification.py"
 
 SAMPLERS = [
     Mutant(
@@ -46,8 +46,8 @@ SAMPLERS = [
     Mutant(
         "saved-times-overshot",
         "shaped_attention/samplers/steppers/compiled.py",
-        "min(begin + budget, end), self.task",
-        "begin + budget, self.task",
+        "min(begin + budget, end), self.spec",
+        "begin + budget, self.spec",
         ("test_samplers.py::test_save_times_do_not_change_a_path[chain]",),
     ),
     Mutant(
@@ -74,15 +74,15 @@ SAMPLERS = [
     Mutant(
         "torch-same-numbers-in-every-step",
         _TORCH,
-        "self.task.keys, samples, step, self.dtype, place=place, increments=increments",
-        "self.task.keys, samples, 0, self.dtype, place=place, increments=increments",
+        "self.spec.keys, samples, step, self.dtype, place=place, increments=increments",
+        "self.spec.keys, samples, 0, self.dtype, place=place, increments=increments",
         ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
     ),
     Mutant(
         "network-in-chain-stream",
         _NETWORK,
-        'stream_key(task.keys.seed, "network")',
-        'stream_key(task.keys.seed, "chain")',
+        'stream_key(spec.seed, "network")',
+        'stream_key(spec.seed, "chain")',
         ("test_samplers.py::test_each_sampler_has_a_stream_of_its_own[network]",),
     ),
     Mutant(
@@ -186,8 +186,8 @@ SAMPLERS = [
     Mutant(
         "sde-chunks-share-numbers",
         "shaped_attention/samplers/steppers/compiled.py",
-        "task.radius, task.dt, batch.first, begin",
-        "task.radius, task.dt, 0, begin",
+        "paths.first, begin, ends",
+        "0, begin, ends",
         ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result[layer0-float64-chain]",),
     ),
     Mutant(
@@ -213,23 +213,23 @@ SAMPLERS = [
     ),
     Mutant(
         "schedule-depth-to-the-last-layer",
-        _TASK,
+        _SPECIFICATION,
         "np.arange(self.steps, dtype=np.float64) / self.steps",
         "np.arange(1, self.steps + 1, dtype=np.float64) / self.steps",
         ("test_large.py::test_chain[both-40-80]",),
     ),
     Mutant(
         "schedule-of-the-torch-limit-by-step",
-        _TASK,
-        "at_depth(block, step / self.steps, of_block)",
-        "at_depth(block, (step + 1) / self.steps, of_block)",
+        _TORCH,
+        "at_depth(block, point / spec.steps, of_block)",
+        "at_depth(block, (point + 1) / spec.steps, of_block)",
         ("test_large.py::test_sde[both-40]",),
     ),
     Mutant(
         "schedule-of-the-torch-chain-in-another-layer",
-        _TASK,
-        "blocks = self.pattern[layer]",
-        "blocks = self.pattern[-1 - layer]",
+        _TORCH,
+        "blocks = self.spec, self.spec.pattern[layer]",
+        "blocks = self.spec, self.spec.pattern[-1 - layer]",
         ("test_pathwise.py::test_blocks_inside_blocks_and_patterns",),
     ),
     Mutant(

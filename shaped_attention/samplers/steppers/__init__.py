@@ -1,8 +1,9 @@
-"""Steppers: what moves a batch of paths by a step, and keeps nothing of them, one file each.
+"""Steppers: a specification made concrete, with the code of a step, its memory, and its chunks.
 
-A stepper is one file: a class derived from `SingleStepper`, or from `CompiledStepper` if its code
-takes many steps in one call; `Clocked` and `Brownian` are what else some can do. `Paths` of
-`shaped_attention.samplers.paths` decides when a path steps, by how much, and where it stops.
+A stepper moves paths and keeps nothing of them. It is one file: a class derived from
+`SingleStepper`, or from `CompiledStepper` if its code takes many steps in one call; `Split` is what
+else some can do. `Paths` of `shaped_attention.samplers.paths` decides when a path steps, by how
+much, and where it stops.
 
 The random numbers of a sample depend on its number only, so neither chunks of samples that move
 together nor threads change a result.
@@ -12,10 +13,9 @@ from __future__ import annotations
 
 import pkgutil
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,16 @@ from shaped_attention.numerics.emission import LARGEST_FACTOR
 from shaped_attention.numerics.threads import thread_count
 from shaped_attention.samplers.memory import chunk_size, of_compiled
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.task import Task
+
+if TYPE_CHECKING:
+    from shaped_attention.samplers.paths import Paths
 
 Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Numpy: TypeAlias = NDArray[Any]
+
+X = TypeVar("X")
+"""The arrays of a stepper: those of numpy, or tensors of torch."""
 
 SHIFT = 0.5826
 """Distance by which the clock moves a barrier, in standard deviations of a step."""
@@ -49,58 +54,14 @@ _PREFERRED_BY_TORCHSDE, _SMALLEST_BY_TORCHSDE = 2**17, 2**14
 """Entries of the factors in a chunk: they hide torchsde's cost per step and fit into the cache."""
 
 
-@dataclass
-class Batch:
-    """Paths with consecutive numbers; see `shaped_attention.samplers.paths.Paths`.
-
-    Arrays have a row for each path, and further rows that complete what a stepper moves at once.
-    `state`, `alive` and `stopped_at` are arrays of the stepper (numpy, or torch on a device), the
-    others are numpy's.
-
-    Attributes
-    ----------
-    first, count
-        The numbers of the paths are first, ..., first + count - 1.
-    state
-        Factors of V, as the stepper arranges them.
-    grid, left
-        Number of the last grid point, and time left to the next one.
-    taken
-        Number of steps taken: with the number of the path it is the address of the next numbers.
-    alive, stopped_at
-        Whether a path moves, and the time at which it stopped: infinite if it has not, and NaN if a
-        step was not a number.
-    largest
-        Largest speed before a step.
-    slots, stored
-        Where the states of paths are copied that arrive at a grid point, -1 for nowhere, and the
-        copies.
-    work
-        Memory that the stepper reuses from step to step.
-    """
-
-    first: int
-    count: int
-    state: Any
-    grid: Indices
-    left: Array
-    taken: Indices
-    alive: Any
-    stopped_at: Any
-    largest: Array
-    slots: Indices
-    stored: Array
-    work: Any
-
-
-class Stepper(ABC):
-    """Mover of batches of paths with a task, on arrays of numpy or of torch."""
+class Stepper(ABC, Generic[X]):
+    """What moves the paths of a specification, on arrays of numpy or of torch."""
 
     name: ClassVar[str] = "torch"
     """What moves the paths, in words."""
 
     gives_entropies: ClassVar[bool] = False
-    """Whether the workspace has the entropies of the attention, if the task has weights."""
+    """Whether the workspace has the entropies of the attention, if `weights` are asked for."""
 
     xp: ClassVar[Any] = np
     """The library of the arrays, of which `where` and `isnan` are used."""
@@ -123,55 +84,61 @@ class Stepper(ABC):
     divisor = 1.0
     """V is the mean of F_g F_g^T over the groups, divided by this."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, spec: Specification) -> None:
+        self.spec = spec
 
     @property
     def clock(self) -> bool:
         """Whether steps are shorter than the grid where paths are fast."""
-        return self.task.method == "clock"
+        return self.spec.method == "clock"
 
-    def bytes_of_one(self, spec: Specification) -> float:
-        """Return the bytes that a path of a run takes where it moves."""
-        return of_compiled(spec, self.task.method)
+    def bytes_of_one(self) -> float:
+        """Return the bytes that a path takes where it moves."""
+        return of_compiled(self.spec)
 
-    def chunk(self, spec: Specification) -> int:
-        """Return how many paths of a run move together."""
-        square = spec.tokens**2
+    def chunk(self) -> int:
+        """Return how many paths move together."""
+        square = self.spec.tokens**2
         if self.clock:
             preferred, smallest = _PREFERRED_BY_CLOCK, max(1, _SMALLEST_ENTRIES // square)
-        elif self.task.method == "torchsde":
+        elif self.spec.method == "torchsde":
             preferred = max(1, _PREFERRED_BY_TORCHSDE // square)
             smallest = _SMALLEST_BY_TORCHSDE // square
         else:
             preferred, smallest = self.preferred_chunk, _SMALLEST_ENTRIES // square
-        return chunk_size(spec, self.bytes_of_one(spec), preferred, self.together, smallest)
+        return chunk_size(self.spec, self.bytes_of_one(), preferred, self.together, smallest)
+
+    @cached_property
+    def threads(self) -> int:
+        """Number of threads that share the work of a chunk: those that no other chunk uses."""
+        chunks = -(-self.spec.samples // self.chunk())
+        return max(1, thread_count(self.spec.place) // chunks)
 
     def rows(self, count: int) -> int:
         """Return how many rows move `count` paths."""
         return count
 
     def workspace(self) -> Any:
-        """Return memory for the steps of a batch."""
+        """Return memory for the steps of paths."""
         return None
 
     @abstractmethod
-    def array(self, values: NDArray[Any]) -> Any:
+    def array(self, values: Numpy) -> X:
         """Return an array of this stepper."""
 
     @abstractmethod
-    def on_host(self, values: Any) -> NDArray[Any]:
+    def on_host(self, values: X) -> Numpy:
         """Return an array of numpy; the host waits for a device."""
 
     @abstractmethod
-    def arranged(self, factors: Array) -> Any:
+    def arranged(self, factors: Array) -> X:
         """Return a state with given factors (rows, groups, m, c)."""
 
     @abstractmethod
-    def factors(self, state: Any) -> Array:
+    def factors(self, state: X) -> Array:
         """Return the factors (rows, groups, m, c) of a state."""
 
-    def shared(self, values: Array | float) -> Any:
+    def shared(self, values: Array | float) -> X | float:
         """Return values of all rows for `where`, or the number if they are equal."""
         values = np.asarray(values)
         first = values.flat[0]
@@ -182,60 +149,54 @@ class Stepper(ABC):
         return states
 
 
-class SingleStepper(Stepper):
+AnyStepper: TypeAlias = Stepper[Any]
+"""A stepper on arrays of either library, whose arrays have no type in common."""
+
+
+class SingleStepper(Stepper[X]):
     """A stepper that takes one step in a call."""
 
     @abstractmethod
-    def moved(self, batch: Batch, moving: Any, lengths: Array, point: int) -> Any:
+    def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:
         """Return the states after a step from a grid point; rows that do not move are arbitrary."""
 
     @abstractmethod
-    def norms(self, batch: Batch, moving: Any, least: float) -> Any:
+    def norms(self, paths: Paths, moving: X, least: float) -> X:
         """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
 
     @abstractmethod
-    def absolute_sums(self, state: Any) -> Any:
+    def absolute_sums(self, state: X) -> X:
         """Return the sums of absolute entries (rows,) in double precision."""
 
+    def speed(self, paths: Paths, moving: X, point: int) -> Array:
+        """Return by how much the clock shortens steps at a grid point (rows,)."""
+        raise NotImplementedError
 
-class Clocked(ABC):
-    """What a stepper that takes single steps by the clock knows of the limit."""
-
-    @abstractmethod
-    def speed(self, batch: Batch, moving: Any, point: int) -> Array:
-        """Return by how much steps are shorter at a grid point (rows,)."""
-
-    @abstractmethod
-    def spread(self, batch: Batch, moving: Any, point: int) -> Array:
-        """Return the variance rate of log |V| (rows,)."""
+    def spread(self, paths: Paths, moving: X, point: int) -> Array:
+        """Return the variance rate of log |V| (rows,), for the clock."""
+        raise NotImplementedError
 
 
-class Brownian(ABC):
-    """Steps of the limit apart, for integrators and for paths with common numbers."""
+class Split(ABC, Generic[X]):
+    """Steps of the limit in two parts, for integrators."""
 
     @abstractmethod
-    def brownian_shape(self, batch: Batch) -> tuple[int, int]:
-        """Return the rows and entries of the increments of a step."""
-
-    @abstractmethod
-    def increments(self, batch: Batch, step: int) -> Any:
-        """Return the Brownian increments of a step, valid until the next call."""
-
-    @abstractmethod
-    def drift_and_noise(
-        self, batch: Batch, moving: Any, increments: Any, point: int
-    ) -> tuple[Any, Any]:
+    def drift_and_noise(self, paths: Paths, moving: X, point: int) -> tuple[X, X]:
         """Return drift times step, and noise, of the limit."""
 
+    @abstractmethod
+    def norms(self, paths: Paths, moving: X, least: float) -> X:
+        """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
 
-class HostStepper(Stepper):
+
+class HostStepper(Stepper[Numpy]):
     """A stepper on arrays of numpy, whose states are factors (rows, groups, m, c)."""
 
-    def array(self, values: NDArray[Any]) -> NDArray[Any]:
+    def array(self, values: Numpy) -> Numpy:
         """Return the array."""
         return values
 
-    def on_host(self, values: NDArray[Any]) -> NDArray[Any]:
+    def on_host(self, values: Numpy) -> Numpy:
         """Return the array."""
         return values
 
@@ -243,42 +204,37 @@ class HostStepper(Stepper):
         """Return a copy."""
         return np.array(factors, dtype=np.float64, order="C")
 
-    def factors(self, state: Array) -> Array:
+    def factors(self, state: Numpy) -> Array:
         """Return the state."""
         return state
 
 
-class CompiledStepper(Stepper):
+class CompiledStepper(Stepper[X]):
     """Compiled code that takes many steps in one call, and does the bookkeeping of `Paths`."""
 
     @abstractmethod
-    def advance(self, batch: Batch, moves: Mask, end: int, budget: int) -> bool:
+    def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
         """Move paths towards a grid point; return whether the whole budget was used."""
 
 
-def threads_of_a_chunk(spec: Specification, size: int) -> int:
-    """Return how many threads share the work of a chunk: those that no other chunk uses."""
-    return max(1, thread_count(spec.place) // -(-spec.samples // size))
-
-
-def completed(rows: NDArray[Any], size: int) -> NDArray[Any]:
+def completed(rows: Array, size: int) -> Array:
     """Return `size` rows: the given ones, then copies of the first."""
     return np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
 
 
-def stepper_of(spec: Specification, task: Task) -> Stepper:
-    """Return what moves the paths of a run of the chain or of the limit.
+def stepper_of(spec: Specification) -> AnyStepper:
+    """Return what moves the paths of the chain or of the limit.
 
     The other files of this folder are asked in the order of their names: the function `stepper_of`
-    of each returns its stepper, or None if it leaves the run to those after it, which are not
+    of each returns its stepper, or None if it leaves them to those after it, which are not
     loaded.
     """
     for name in _modules():
         of_module = getattr(import_module(name), "stepper_of", None)
-        stepper: Stepper | None = of_module(spec, task) if of_module else None
+        stepper: AnyStepper | None = of_module(spec) if of_module else None
         if stepper is not None:
             return stepper
-    raise LookupError(f"no stepper can run {task}")
+    raise LookupError(f"no stepper can run {spec}")
 
 
 @cache

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -13,37 +14,40 @@ from shaped_attention.samplers.steppers import (
     NEAR,
     SHIFT,
     Array,
-    Batch,
-    Brownian,
     CompiledStepper,
     HostStepper,
     Mask,
+    Numpy,
+    Split,
 )
-from shaped_attention.samplers.task import Task
+
+if TYPE_CHECKING:
+    from shaped_attention.samplers.paths import Paths
 
 _BURST = 16
 """Steps by the clock after which the paths that still move are gathered again."""
 
 
-def stepper_of(spec: Specification, task: Task) -> CompiledStepper | None:
+def stepper_of(spec: Specification) -> CompiledStepper[Numpy] | None:
     """Return compiled code on the CPU, unless torch was requested."""
     if not spec.compiled_device:
         return None
-    return ClockStepper(task) if task.method == "clock" else BlockStepper(task)
+    return ClockStepper(spec) if spec.method == "clock" else BlockStepper(spec)
 
 
-class BlockStepper(HostStepper, CompiledStepper, Brownian):
+class BlockStepper(HostStepper, CompiledStepper[Numpy], Split[Numpy]):
     """The chain, and the limit with a fixed step; a state is (blocks, entries of a path, lanes)."""
 
     name: ClassVar[str] = "compiled code"
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.largest_factor = largest_factor(task.dtype)
+    def __init__(self, spec: Specification) -> None:
+        super().__init__(spec)
+        self.largest_factor = largest_factor(spec.precision)
 
-    @property
+    @cached_property
     def _code(self) -> Mover:
-        return self.task.compiled
+        spec = self.spec
+        return Mover(spec.programs, spec.keys.key, spec.depths, spec.precision, spec.groups)
 
     def rows(self, count: int) -> int:
         """Return the rows of whole blocks."""
@@ -53,72 +57,57 @@ class BlockStepper(HostStepper, CompiledStepper, Brownian):
     def arranged(self, factors: Array) -> Array:
         """Return factors with the paths of a block next to each other."""
         by_block = factors.reshape(-1, self._code.lanes, factors[0].size)
-        return np.array(by_block.swapaxes(1, 2), dtype=self.task.dtype, order="C")
+        return np.array(by_block.swapaxes(1, 2), dtype=self.spec.precision, order="C")
 
-    def factors(self, state: Array) -> Array:
+    def factors(self, state: Numpy) -> Array:
         """Return the factors (rows, groups, m, c)."""
-        shape = (-1, self.task.groups, self.task.tokens, self.task.columns)
+        shape = (-1, self.spec.groups, self.spec.tokens, self.spec.columns)
         return state.swapaxes(1, 2).reshape(shape)
 
     def workspace(self) -> dict[str, Array]:
         """Return a place for arrays: allocating them costs more than writing to them."""
         return {}
 
-    def advance(self, batch: Batch, moves: Mask, end: int, budget: int) -> bool:
+    def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
         """Take at most `budget` steps of the paths `moves`, which are at one grid point."""
-        begin = int(batch.grid[moves][0])
-        ends, task = min(begin + budget, end), self.task
-        moving = batch.alive & moves
+        begin = int(paths.grid[moves][0])
+        ends, spec = min(begin + budget, end), self.spec
+        moving = paths.alive & moves
         alive = moving.copy()
         self._code.advance(
-            batch.state, alive, batch.stopped_at, task.radius, task.dt, batch.first, begin, ends,
-            task.width is None,
+            paths.state, alive, paths.stopped_at, spec.radius, spec.dt, paths.first, begin, ends,
+            spec.width is None,
         )  # fmt: skip
-        batch.alive &= alive | ~moving
-        batch.grid[moves] = batch.taken[moves] = ends
+        paths.alive &= alive | ~moving
+        paths.grid[moves] = paths.taken[moves] = ends
         return ends == begin + budget
 
-    def brownian_shape(self, batch: Batch) -> tuple[int, int]:
-        """Return the blocks and entries of the increments of a step."""
-        return len(batch.state), self._code.normals * self._code.lanes
-
-    def increments(self, batch: Batch, step: int) -> Array:
-        """Return the Brownian increments of a step (blocks, entries, lanes)."""
-        shape = (len(batch.state), self._code.normals, self._code.lanes)
-        if "increments" not in batch.work:
-            batch.work["increments"] = np.zeros(shape, self.task.dtype)
-        increments: Array = batch.work["increments"]
-        self._code.draw(batch.first, step, increments)
-        return increments
-
-    def drift_and_noise(
-        self, batch: Batch, moving: Any, increments: Any, point: int
-    ) -> tuple[Array, Array]:
+    def drift_and_noise(self, paths: Paths, moving: Numpy, point: int) -> tuple[Array, Array]:
         """Stop paths that are outside or would overflow; return drift times step, and noise.
 
         Both are zero for paths that do not move, and valid until the next call.
         """
-        work, task = batch.work, self.task
+        work, spec = paths.work, self.spec
         if "reported" not in work:
-            work["reported"] = np.empty((2, *batch.state.shape), task.dtype)
+            work["reported"] = np.empty((2, *paths.state.shape), spec.precision)
             work["drift"], work["noise"] = work["reported"]
-        moving = batch.alive & moving
-        alive, state = moving.copy(), np.ascontiguousarray(batch.state)
-        given = np.ascontiguousarray(increments).reshape(len(state), -1, self._code.lanes)
+        moving = paths.alive & moving
+        alive, state = moving.copy(), np.ascontiguousarray(paths.state)
         self._code.report(
-            state, alive, batch.stopped_at, task.radius, task.dt, point, given, work["reported"]
-        )
-        batch.alive &= alive | ~moving
+            state, alive, paths.stopped_at, spec.radius, spec.dt, paths.first, point,
+            work["reported"],
+        )  # fmt: skip
+        paths.alive &= alive | ~moving
         return work["drift"], work["noise"]
 
-    def norms(self, batch: Batch, moving: Any, least: float) -> Array:
+    def norms(self, paths: Paths, moving: Numpy, least: float) -> Array:
         """Return |V| (rows,)."""
-        factors = self.factors(batch.state)
+        factors = self.factors(paths.state)
         norms: Array = np.linalg.norm((factors @ factors.mT).mean(axis=1), axis=(1, 2))
         return norms
 
 
-class ClockStepper(HostStepper, CompiledStepper):
+class ClockStepper(HostStepper, CompiledStepper[Numpy]):
     """The limit by the clock; paths that still move are gathered into blocks again and again.
 
     So the few paths near an explosion, which take many steps, do not hold up the others.
@@ -126,36 +115,37 @@ class ClockStepper(HostStepper, CompiledStepper):
 
     name: ClassVar[str] = BlockStepper.name
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.largest_factor = largest_factor(task.dtype)
+    @cached_property
+    def _code(self) -> Mover:
+        from shaped_attention.samplers.clock_step import traced_clock
 
-    def arranged(self, factors: Array) -> Array:
-        """Return a copy."""
-        return np.array(factors, dtype=self.task.dtype, order="C")
+        spec = self.spec
+        programs = traced_clock(spec.pattern, spec.tokens)
+        # Near an explosion products of entries overflow in single precision.
+        return Mover(programs, spec.keys.key, spec.depths)
 
-    def advance(self, batch: Batch, moves: Mask, end: int, budget: int) -> bool:
+    def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
         """Move paths to a grid point; the steps of blocks are counted against the budget."""
-        task, code, spent = self.task, self.task.compiled_clock, 0
-        count = len(batch.state)
-        stored = batch.stored.reshape(*batch.stored.shape[:2], -1)
+        spec, code, spent = self.spec, self._code, 0
+        count = len(paths.state)
+        stored = paths.stored.reshape(*paths.stored.shape[:2], -1)
         moving = (
-            batch.state, batch.left, batch.grid, batch.taken, batch.alive, batch.stopped_at,
-            batch.largest, batch.slots, stored,
+            paths.state, paths.left, paths.grid, paths.taken, paths.alive, paths.stopped_at,
+            paths.largest, paths.slots, stored,
         )  # fmt: skip
         while True:
-            behind = batch.alive & (batch.grid < end)
+            behind = paths.alive & (paths.grid < end)
             if not behind.any():
                 return False
             if spent >= budget:
                 return True
             target = end
-            if task.scheduled:
+            if spec.scheduled:
                 # The parameters of a block are those of one grid point.
-                target = min(end, int(batch.grid[behind].min()) + 1)
-            active = np.flatnonzero(batch.alive & (batch.grid < target))
+                target = min(end, int(paths.grid[behind].min()) + 1)
+            active = np.flatnonzero(paths.alive & (paths.grid < target))
             code.burst(
-                active, moving, batch.first, task.radius, task.dt, SHIFT, NEAR, target, count,
+                active, moving, paths.first, spec.radius, spec.dt, SHIFT, NEAR, target, count,
                 _BURST,
             )  # fmt: skip
             spent += _BURST * -(-len(active) // code.lanes)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from numpy.typing import NDArray
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 from shaped_attention.compiler.ptx import available
 from shaped_attention.libraries import Tensor, torch
@@ -15,68 +14,74 @@ from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import (
     PREFERRED_ON_DEVICE,
     Array,
-    Batch,
     CompiledStepper,
     Mask,
+    Numpy,
 )
-from shaped_attention.samplers.task import Task
+
+if TYPE_CHECKING:
+    from shaped_attention.samplers.paths import Paths
 
 MOST_TOKENS = 8
 """Most tokens whose step fits into the registers and the stack of a thread."""
 
 
-def stepper_of(spec: Specification, task: Task) -> DeviceStepper | None:
+def stepper_of(spec: Specification) -> DeviceStepper | None:
     """Return compiled code on a CUDA device for few tokens and steps of equal length."""
-    fits = spec.tokens <= MOST_TOKENS and task.method == "direct" and not task.overrides
+    fits = spec.tokens <= MOST_TOKENS and spec.method == "direct" and not spec.overrides
     if spec.eager or not fits or spec.device.type != "cuda" or not available():
         return None
-    return DeviceStepper(task, spec.device)
+    return DeviceStepper(spec)
 
 
-class DeviceStepper(CompiledStepper):
+class DeviceStepper(CompiledStepper[Tensor]):
     """The chain, and the limit with a fixed step; the state is a tensor (paths, entries)."""
 
     name: ClassVar[str] = "compiled code on the device"
     host_waits = False
     together = 1
 
-    def __init__(self, task: Task, device: torch.device) -> None:
-        super().__init__(task)
-        self.largest_factor, self._device = largest_factor(task.dtype), device
-        self._dtype = getattr(torch, task.dtype)
-        self.code = DeviceSteps(
-            task.programs, task.keys.key, task.depths, task.dtype, task.groups, device
+    def __init__(self, spec: Specification) -> None:
+        super().__init__(spec)
+        self.largest_factor = largest_factor(spec.precision)
+
+    @cached_property
+    def code(self) -> DeviceSteps:
+        """The code of the steps."""
+        spec = self.spec
+        return DeviceSteps(
+            spec.programs, spec.keys.key, spec.depths, spec.precision, spec.groups, spec.device
         )
 
-    def chunk(self, spec: Specification) -> int:
-        """Return how many paths of a run move together."""
-        return chunk_size(spec, self.bytes_of_one(spec), PREFERRED_ON_DEVICE)
+    def chunk(self) -> int:
+        """Return how many paths move together."""
+        return chunk_size(self.spec, self.bytes_of_one(), PREFERRED_ON_DEVICE)
 
-    def array(self, values: NDArray[Any]) -> Tensor:
+    def array(self, values: Numpy) -> Tensor:
         """Return a tensor on the device."""
-        return torch.tensor(values, device=self._device)
+        return torch.tensor(values, device=self.spec.device)
 
-    def on_host(self, values: Tensor) -> NDArray[Any]:
+    def on_host(self, values: Tensor) -> Numpy:
         """Return an array of numpy; the host waits for the device."""
         return values.cpu().numpy()
 
     def arranged(self, factors: Array) -> Tensor:
         """Return the factors of a path one after the other."""
         flat = factors.reshape(len(factors), -1)
-        return torch.tensor(flat, dtype=self._dtype, device=self._device)
+        return torch.tensor(flat, dtype=self.spec.dtype, device=self.spec.device)
 
     def factors(self, state: Tensor) -> Array:
         """Return the factors (rows, groups, m, c) in double precision."""
-        shape = (-1, self.task.groups, self.task.tokens, self.task.columns)
+        shape = (-1, self.spec.groups, self.spec.tokens, self.spec.columns)
         return state.double().cpu().numpy().reshape(shape)
 
-    def advance(self, batch: Batch, moves: Mask, end: int, budget: int) -> bool:
+    def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
         """Take at most `budget` steps of all paths, which are at one grid point."""
-        task, begin = self.task, int(batch.grid[moves][0])
+        spec, begin = self.spec, int(paths.grid[moves][0])
         ends = min(begin + budget, end)
         self.code.advance(
-            batch.state, batch.alive, batch.stopped_at, task.radius, task.dt, batch.first, begin,
-            ends, task.width is None,
+            paths.state, paths.alive, paths.stopped_at, spec.radius, spec.dt, paths.first, begin,
+            ends, spec.width is None,
         )  # fmt: skip
-        batch.grid[moves] = batch.taken[moves] = ends
+        paths.grid[moves] = paths.taken[moves] = ends
         return ends == begin + budget
