@@ -153,10 +153,11 @@ def device_name(device: str | torch.device) -> str:
 
 
 def precision_name(dtype: str | torch.dtype) -> str:
-    """Return "float64" or "float32"; a name does not load torch."""
-    if isinstance(dtype, str) and dtype in _PRECISIONS:
-        return dtype
-    return str(check_dtype(dtype)).removeprefix("torch.")
+    """Return "float64" or "float32", without loading torch."""
+    prefix = "" if isinstance(dtype, str) else "torch."
+    if str(dtype) not in [prefix + name for name in _PRECISIONS]:
+        raise argument_error("dtype", "'float64' or 'float32'", dtype)
+    return str(dtype).removeprefix(prefix)
 
 
 def check_device(device: str | torch.device) -> torch.device:
@@ -185,9 +186,5 @@ def named_device(device: str | torch.device) -> torch.device:
 
 def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
     """Return torch.float64 or torch.float32."""
-    known = {name: getattr(torch, name) for name in _PRECISIONS}
-    resolved: torch.dtype | None = known.get(dtype) if isinstance(dtype, str) else dtype
-    if resolved not in known.values():
-        raise argument_error("dtype", "'float64' or 'float32'", dtype)
-    assert resolved is not None  # for the type checker: membership was just shown
+    resolved: torch.dtype = getattr(torch, precision_name(dtype))
     return resolved

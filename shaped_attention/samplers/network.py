@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
@@ -35,6 +35,7 @@ from shaped_attention.samplers.starts import tokens_of
 from shaped_attention.samplers.steppers import (
     PREFERRED_ON_DEVICE,
     Array,
+    Numpy,
     completed,
 )
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
@@ -57,7 +58,7 @@ _BLOCK = 2**14
 """Weights of a block of columns, which are multiplied while they are in the cache."""
 
 
-def _multiply(x: NDArray[Any], out: NDArray[Any], draws: Draws, slot: int, starts: range) -> None:
+def _multiply(x: Numpy, out: Numpy, draws: Draws, slot: int, starts: range) -> None:
     """Write blocks of columns, which begin at even numbers, of the products with weights.
 
     The blocks are the same for any number of threads. No matrix is stored, which bounds the memory
