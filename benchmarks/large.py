@@ -34,16 +34,13 @@ LAYERS: dict[str, tuple[sa.Block, bool]] = {
 
 def operations(node: Node) -> float:
     """Count multiplications and additions of a product or factorisation; 0 for other nodes."""
-    if node.kind in ("gram", "cogram"):
-        (a,) = node.inputs
-        inner = a.shape[1] if node.kind == "gram" else a.shape[0]
-        full = node.shape[0] ** 2 * inner
-        return full / 3 if a.lower else full
-    if node.kind.startswith("multiply"):
+    if node.kind == "product":
         a, b = node.inputs
-        inner = a.shape[0] if node.kind == "multiply_tn" else a.shape[1]
+        inner = a.shape[0] if node.integers[0] else a.shape[1]
         full = 2.0 * node.shape[0] * node.shape[1] * inner
-        both = 1 / 6 if node.kind == "multiply_nn" else 1 / 3
+        if node.is_gram:
+            return full / 6 if a.lower else full / 2
+        both = 1 / 3 if any(node.integers) else 1 / 6
         return full * (both if a.lower and b.lower else 0.5 if a.lower or b.lower else 1.0)
     if node.kind == "lower":
         rows, columns = node.inputs[0].shape
@@ -60,7 +57,7 @@ def operations(node: Node) -> float:
 def numbers(node: Node) -> int:
     """Count the random numbers of a node; a chi variable counts as a normal."""
     rows, columns = node.shape
-    if node.kind == "normal" or (node.kind == "wishart" and not node.lower):
+    if node.kind == "normal":
         return rows * columns
     if node.kind == "wishart":
         return rows * (rows + 1) // 2

@@ -154,7 +154,7 @@ def test_activations_that_are_none_are_refused():
         def activation(self, x):
             return x @ x.mT @ x
 
-    with pytest.raises(ValueError, match=r"function of single entries; it uses gram$"):
+    with pytest.raises(ValueError, match=r"function of single entries; it uses product$"):
         sa.simulate_chain(Mixed(0.5), np.eye(2), width=8, depth=5, samples=2)
 
     @dataclass(frozen=True)

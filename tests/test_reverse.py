@@ -30,6 +30,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "quotients": lambda x: x / (2.0 + x * x) - 1.0 / (2.0 + x * x),
     "parts": lambda x: pr.concatenate([x, 2.0 * pr.columns(x, 1, 3), x * x]),
     "turned row": lambda x: pr.column_sums(x).mT @ pr.row_sums(x).mT,
+    "a column as a row": lambda x: pr.row_sums(x).mT + pr.row_sums(x * x).mT,
     "turned and scaled": lambda x: pr.exp(0.3 * x.mT),
     "diagonal": lambda x: pr.diagonal(x @ x.mT) * x,
     "lengths": lambda x: pr.sqrt(pr.row_squares(x)) * pr.unit_rows(x),

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.text import Int, Real
+from shaped_attention.compiler.text import Int, Real, hexadecimal
 
 
 @dataclass(frozen=True)
 class View:
     """A matrix in memory: entry (i, j) is in row `offset` + i `down` + j `along` of `base`.
 
-    Of a matrix whose entries are single doubles, the same for all lanes, `shared` is true.
+    Of a matrix whose entries are single doubles, the same for all lanes, `shared` is true. Those of
+    a constant are in `data`.
     """
 
     base: str
@@ -29,6 +29,12 @@ class View:
     down: int
     along: int = 1
     shared: bool = False
+    data: NDArray[np.float64] | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, data: NDArray[np.float64]) -> View:
+        """Return a constant matrix."""
+        return cls("", 0, data.shape[1], shared=True, data=data)
 
     @property
     def mT(self) -> View:
@@ -42,10 +48,16 @@ class View:
         return e.add(self.offset, e.add(e.mul(i, self.down), e.mul(j, self.along)))
 
     def load(self, e: Emitter, i: Int, j: Int) -> Real:
-        """Emit an entry."""
-        if self.shared:
-            return e.number(self.base, self.row(e, i, j))
-        return e.load_row(self.base, self.row(e, i, j))
+        """Emit an entry; numbers that are known are folded."""
+        row, base = self.row(e, i, j), self.base
+        if not self.shared:
+            return e.load_row(base, row)
+        if self.data is not None:
+            known = 0 if self._uniform else row
+            if isinstance(known, int):
+                return float(self.data.flat[known])
+            base = e.constant("double", [hexadecimal(x) for x in self.data.flat])
+        return e.number(base, row)
 
     def store(self, e: Emitter, x: Real, i: Int, j: Int) -> None:
         """Emit writing an entry."""
@@ -74,76 +86,17 @@ class View:
         return replace(self, down=self.down + self.along, along=0)
 
     def contiguous(self, columns: int) -> bool:
-        """Return whether entries follow each other row by row."""
-        return self.along == 1 and self.down == columns and not self.shared
+        """Return whether entries follow each other row by row, or are all the same."""
+        return self._uniform or (self.along == 1 and self.down == columns)
+
+    @property
+    def _uniform(self) -> bool:
+        return self.data is not None and bool((self.data == self.data.flat[0]).all())
 
 
 def _plus(offset: Int, more: int) -> Int:
     assert isinstance(offset, int)
     return offset + more
-
-
-@dataclass(frozen=True, eq=False)
-class Constant:
-    """A constant matrix."""
-
-    data: NDArray[np.float64]
-    transposed: bool = field(default=False)
-
-    @property
-    def mT(self) -> Constant:
-        """The transpose."""
-        return Constant(self.data, not self.transposed)
-
-    def load(self, e: Emitter, i: Int, j: Int) -> Real:
-        """Emit an entry; numbers that are known are folded."""
-        if (self.data == self.data.flat[0]).all():
-            return float(self.data.flat[0])
-        if self.transposed:
-            i, j = j, i
-        if isinstance(i, int) and isinstance(j, int):
-            return float(self.data[i, j])
-        entries = [f"0x{int(x.view(np.uint64)):016X}" for x in self.data.ravel()]
-        base = e.constant("double", entries)
-        index = e.add(e.mul(i, self.data.shape[1]), j)
-        x = e.new(f"load double, ptr {e.at(base, index, 'double')}, align 8")
-        return e.splat(x if e.real == "double" else e.new(f"fptrunc double {x} to float"))
-
-    def stretched(self, shape: tuple[int, int]) -> Constant | _Stretched:
-        """Return a row, a column or a single entry as a matrix of any size."""
-        return self if min(shape) > 1 else _Stretched(self, shape)
-
-    def columns(self, first: int) -> Constant:
-        """Return the columns from one on."""
-        return Constant(self.data[first:] if self.transposed else self.data[:, first:],
-                        self.transposed)  # fmt: skip
-
-    def reshaped(self, shape: tuple[int, int]) -> Constant:
-        """Return the entries in the same order."""
-        return Constant(self.data.reshape(shape))
-
-    def diagonal(self) -> Constant:
-        """Return the diagonal as a column."""
-        return Constant(np.diagonal(self.data)[:, None])
-
-    def contiguous(self, columns: int) -> bool:
-        """Return whether all entries are the same."""
-        return bool((self.data == self.data.flat[0]).all())
-
-
-@dataclass(frozen=True, eq=False)
-class _Stretched:
-    of: Constant
-    shape: tuple[int, int]
-
-    def load(self, e: Emitter, i: Int, j: Int) -> Real:
-        return self.of.load(e, i if self.shape[0] > 1 else 0, j if self.shape[1] > 1 else 0)
-
-    def contiguous(self, columns: int) -> bool:
-        return self.of.contiguous(columns)
-
-
-Operand: TypeAlias = View | Constant
 
 
 @dataclass(frozen=True)
@@ -165,8 +118,8 @@ NONE = Zeros()
 
 def dots(
     e: Emitter,
-    a: Operand,
-    b: Operand,
+    a: View,
+    b: View,
     place: tuple[Int, Int],
     size: tuple[int, int],
     inner: tuple[Int, Int],
@@ -198,19 +151,18 @@ def dots(
 def multiply(
     e: Emitter,
     out: View,
-    a: Operand,
-    b: Operand,
+    a: View,
+    b: View,
     shape: tuple[int, int, int],
     zeros: Zeros = NONE,
     *,
     half: bool = False,
     adding: bool = False,
-    then: Callable[[Real], Real] = lambda x: x,
 ) -> None:
     """Emit the product of A (rows, inner) and B (inner, columns).
 
     With `half` the product is symmetric, and one half is computed; with `adding` it is added to
-    what is there; `then` is applied to every entry.
+    what is there.
     """
     rows, inner, columns = shape
 
@@ -230,10 +182,9 @@ def multiply(
         start = [out.load(e, *p) for p in places] if adding else None
         sums = dots(e, a, b, (i, j), (high, wide), (first, end), start, may_be_empty=empty)
         for p, x in zip(places, sums, strict=True):
-            value = then(x)
-            out.store(e, value, *p)
+            out.store(e, x, *p)
             if half:
-                out.store(e, value, p[1], p[0])
+                out.store(e, x, p[1], p[0])
 
     def row(i: Int, high: int) -> None:
         if not half:
@@ -269,7 +220,7 @@ def entries(
     e.loop(0, rows, 1, row)
 
 
-def copy(e: Emitter, out: View, a: Operand, shape: tuple[int, int]) -> None:
+def copy(e: Emitter, out: View, a: View, shape: tuple[int, int]) -> None:
     """Emit a copy."""
     flat = a.contiguous(shape[1]) and out.contiguous(shape[1])
     entries(e, shape, lambda i, j: out.store(e, a.load(e, i, j), i, j), flat)
@@ -278,7 +229,7 @@ def copy(e: Emitter, out: View, a: Operand, shape: tuple[int, int]) -> None:
 def write(
     e: Emitter,
     out: View,
-    a: Operand,
+    a: View,
     shape: tuple[int, int],
     change: Callable[[Real], Real] = lambda x: x,
 ) -> None:
@@ -291,7 +242,7 @@ def write(
 
 
 def sums(
-    e: Emitter, a: Operand, rows: int, columns: int, squared: bool, put: Callable[[Real, Int], None]
+    e: Emitter, a: View, rows: int, columns: int, squared: bool, put: Callable[[Real, Int], None]
 ) -> None:
     """Emit the sum of each row, or of its squares, and hand it to `put(sum, i)`."""
 

@@ -28,6 +28,11 @@ _BITS = {"double": 64, "float": 32}
 EPSILON = {"double": 2.0**-52, "float": 2.0**-23}
 
 
+def hexadecimal(x: float) -> str:
+    """Return a number in the text, as its bits."""
+    return f"0x{int(np.float64(x).view(np.uint64)):016X}"
+
+
 class TooLongError(Exception):
     """More operations than unrolled code may have."""
 
@@ -160,12 +165,11 @@ class Text:
         key: tuple[object, ...] = (),
         result: str = "void",
         name: str | None = None,
-        outside: bool = False,
     ) -> str:
         """Emit a function, unless one with this key or this text is there; return its name.
 
         `body` emits its instructions and returns its value. A function with a name can be called
-        from `outside`.
+        from outside.
         """
         known = self._names.get(key) if key else None
         if known is not None:
@@ -179,7 +183,7 @@ class Text:
         given = ", ".join(f"{kind} %{x}" for kind, x in parameters)
         whole = f"({given}) #0 {{\n{text}\n}}"
         label = name or self._functions.setdefault(result + whole, f"f{len(self._functions)}")
-        linkage = "" if name or outside else "internal "
+        linkage = "" if name else "internal "
         self._declared[f"define {label}"] = f"define {linkage}{result} @{label}{whole}"
         if key:
             self._names[key] = label
@@ -257,8 +261,7 @@ class Text:
 
     def literal(self, x: float) -> str:
         """Return a number of Python in the text, rounded to the type in use."""
-        rounded = np.float64(np.float32(x) if self.real == "float" else x)
-        return f"0x{int(rounded.view(np.uint64)):016X}"
+        return hexadecimal(float(np.float32(x)) if self.real == "float" else x)
 
     def value(self, x: Real) -> str:
         """Return a vector as an operand."""
@@ -320,15 +323,21 @@ class Text:
             ]
         return new
 
-    def pieces(self, count: int, size: int, body: Callable[[Int, int], None]) -> None:
-        """Run `body(i, size)` for blocks of that size, and smaller ones for the rest."""
+    def pieces(
+        self, count: int, size: int, body: Callable[[Int, int], None], first: Int = 0
+    ) -> None:
+        """Run `body(i, size)` for blocks of that size, and smaller ones for the rest.
+
+        The first block begins at `first`, which is the end of a block.
+        """
         main = count - count % size
-        if main:
-            self.loop(0, main, size, lambda i, _: body(i, size))
-        while main < count:
-            here = 2 if count - main >= 2 and size > 2 else 1
-            body(main, here)
-            main += here
+        if isinstance(first, str) or first < main:
+            self.loop(first, main, size, lambda i, _: body(i, size), may_be_empty=first != 0)
+            first = main
+        while first < count:
+            here = 2 if count - first >= 2 and size > 2 else 1
+            body(first, here)
+            first += here
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:

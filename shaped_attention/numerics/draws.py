@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.compiler.random import ATTEMPT_SHIFT, PARITY, ROTATIONS
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.fills import fill_beside, fill_normals, path_words
+from shaped_attention.numerics.fills import fill_normals, fill_wishart, path_words
 from shaped_attention.numerics.seeds import STREAMS
 
 SLOTS_PER_BLOCK = 64
@@ -243,7 +243,9 @@ class Draws:
             self._take_slot()
             return gaussian
         if self._on_host:
-            return self._compiled_beside(0, m, dof, 0)
+            out, slots = np.empty((len(self.samples), m, m)), (self._take_slot(), self._take_slot())
+            fill_wishart(out, dof, self.key, self.paths(), slots)
+            return torch.from_numpy(out).to(self.dtype)
         below = self.normals_at(self._take_slot(), 0, m * (m - 1) // 2)
         diagonal = self.chi([dof - i for i in range(m)])
         factor = torch.diag_embed(diagonal)
@@ -256,12 +258,4 @@ class Draws:
 
         G has the first of three slots.
         """
-        if not self._on_host or dof < m + 2:
-            return torch.cat([self.normal(m, known), self.wishart_factor(m, dof)], dim=-1)
-        return self._compiled_beside(known, m, dof, self._take_slot())
-
-    def _compiled_beside(self, known: int, m: int, dof: int, slot: int) -> Tensor:
-        out = np.empty((len(self.samples), m, known + m))
-        slots = slot, self._take_slot(), self._take_slot()
-        fill_beside(out, dof, self.key, self.paths(), slots)
-        return torch.from_numpy(out).to(self.dtype)
+        return torch.cat([self.normal(m, known), self.wishart_factor(m, dof)], dim=-1)

@@ -74,27 +74,19 @@ def fill_chi(out: Array, dof: int, key: Words, paths: Words, slot: int) -> None:
     )  # fmt: skip
 
 
-def fill_beside(
-    out: Array, dof: int, key: Words, paths: Words, slots: tuple[int, int, int]
-) -> None:
-    """Write [G, B] into `out` (samples, m, c + m): normals, and Bartlett's factor for `dof`.
+def fill_wishart(out: Array, dof: int, key: Words, paths: Words, slots: tuple[int, int]) -> None:
+    """Write Bartlett's factors for `dof` degrees of freedom into `out` (samples, m, m).
 
-    G, what is below the diagonal of B, and its diagonal have a slot each.
+    What is below the diagonal has the first slot, and the diagonal the second.
     """
-    samples, m, columns = out.shape
-    known = columns - m
-    normals, below = np.empty((samples, m * known)), np.empty((samples, m * (m - 1) // 2))
-    diagonal = np.empty((samples, m))
-    fill_normals(normals, key, paths, slots[0])
-    fill_normals(below, key, paths, slots[1])
-    fill_chi(diagonal, dof, key, paths, slots[2])
-    out[:, :, :known] = normals.reshape(samples, m, known)
-    out[:, :, known:] = 0.0
-    # Row i of what is below the diagonal begins after i (i - 1) / 2 numbers.
-    for i in range(m):
-        start = i * (i - 1) // 2
-        out[:, i, known : known + i] = below[:, start : start + i]
-        out[:, i, known + i] = diagonal[:, i]
+    samples, m, _ = out.shape
+    below, diagonal = np.empty((samples, m * (m - 1) // 2)), np.empty((samples, m))
+    fill_normals(below, key, paths, slots[0])
+    fill_chi(diagonal, dof, key, paths, slots[1])
+    rows = np.arange(m)
+    out.fill(0.0)
+    out[:, rows, rows] = diagonal
+    out[:, *np.tril_indices(m, -1)] = below
 
 
 @cache

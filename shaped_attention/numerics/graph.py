@@ -59,6 +59,15 @@ class Node:
         """Whether the node is a constant identity matrix."""
         return self.data is not None and np.array_equal(self.data, np.eye(*self.shape))
 
+    @property
+    def is_gram(self) -> bool:
+        """Whether the node is a product A A^T or A^T A."""
+        return (
+            self.kind == "product"
+            and self.inputs[0] is self.inputs[1]
+            and self.integers[0] != self.integers[1]
+        )
+
 
 @dataclass
 class Graph:
@@ -207,20 +216,12 @@ class Matrix(Operand):
         if inner == rows and self.node.is_identity:
             return Matrix(self.graph, other.node, product(self.coefficient, other.coefficient),
                           other.transposed)  # fmt: skip
-        a = self.plain() if self.transposed and other.transposed else self
-        kind = {(False, False): "nn", (False, True): "nt", (True, False): "tn"}[
-            a.transposed, other.transposed
-        ]
-        lower = kind == "nn" and a.node.lower and other.node.lower
-        coefficient = product(a.coefficient, other.coefficient)
-        if kind != "nn" and a.node is other.node:
-            kind = "gram" if kind == "nt" else "cogram"
-            result = self.graph.node(kind, (a.node,), (rows, columns))
-        else:
-            result = self.graph.node(
-                f"multiply_{kind}", (a.node, other.node), (rows, columns), lower=lower
-            )
-        return Matrix(self.graph, result.node, coefficient)
+        turned = int(self.transposed), int(other.transposed)
+        lower = not any(turned) and self.node.lower and other.node.lower
+        result = self.graph.node(
+            "product", (self.node, other.node), (rows, columns), (), turned, lower=lower
+        )
+        return Matrix(self.graph, result.node, product(self.coefficient, other.coefficient))
 
     def __rmatmul__(self, other: Any) -> Matrix:
         return _matrix(other) @ self
@@ -324,8 +325,8 @@ def _broadcast(a: Matrix, b: Matrix) -> Shape:
 
 def _common_left_factor(a: Matrix, b: Matrix) -> Matrix | None:
     """Return ``F (A + B)`` for ``F A + F B``, which saves a product; None if it does not apply."""
-    pair = (a.node, b.node)
-    if a.transposed or b.transposed or any(x.kind != "multiply_nn" for x in pair):
+    plain = [x.node.kind == "product" and not any(x.node.integers) for x in (a, b)]
+    if a.transposed or b.transposed or not all(plain):
         return None
     if a.node.inputs[0] is not b.node.inputs[0] or a.node is b.node:
         return None
@@ -334,13 +335,6 @@ def _common_left_factor(a: Matrix, b: Matrix) -> Matrix | None:
         b.graph, b.node.inputs[1], b.coefficient
     )
     return left @ right
-
-
-def filled(like: Any, number: float, shape: Shape) -> Any:
-    """Return a matrix of equal entries, of the type of `like`: a tensor or a traced matrix."""
-    if isinstance(like, Matrix):
-        return like.graph.constant(np.full(shape, number))
-    return like.new_full((*like.shape[:-2], *shape), number)
 
 
 def roots_alone(graph: Graph, results: Sequence[Matrix]) -> list[Matrix]:

@@ -164,10 +164,11 @@ class TracedNumbers(_OncePerStep):
         """Return a root of a Wishart matrix (see `Numbers`)."""
         if self.increments is not None:
             return super().wishart(name, rows, dof, head)
-        bartlett = dof >= rows + 2
+        if dof < rows + 2:
+            return self.normal(name, rows, dof, head)
         return self.graph.node(
-            "wishart", (), (rows, rows if bartlett else dof), (float(dof),), (2 * head,),
-            lower=bartlett, address=self._address(name, head),
+            "wishart", (), (rows, rows), (float(dof),), (2 * head,), lower=True,
+            address=self._address(name, head),
         )  # fmt: skip
 
     def activated_gram(

@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TypeAlias
 
-from shaped_attention.compiler.matrices import Constant, Operand, View
+from shaped_attention.compiler.matrices import View
 from shaped_attention.numerics.graph import Graph, Matrix, Node, Shape, needed
 from shaped_attention.numerics.operations.hidden import scalars_inside
 from shaped_attention.numerics.operations.registry import OPERATIONS
@@ -116,9 +116,9 @@ class Program:
         count = 0
         for node in self.nodes:
             rows, columns = node.shape
-            if node.kind == "wishart" and node.lower:
+            if node.kind == "wishart":
                 count += rows * (rows + 1) // 2
-            elif node.kind in ("normal", "wishart"):
+            elif node.kind == "normal":
                 count += rows * columns
             elif node.kind == "activated_gram":
                 _, units, copies = node.integers
@@ -187,12 +187,10 @@ class Layout:
 
     def view(self, node: Node) -> View:
         """Return where a value is."""
+        if node.data is not None:
+            return View.of(node.data)
         whole, column = self._part.get(id(node), (node, 0))
         return View("%buf", self._offset[id(whole)] + column, whole.shape[1])
-
-    def operand(self, node: Node) -> Operand:
-        """Return a value that an operation takes."""
-        return self.view(node) if node.data is None else Constant(node.data)
 
     def _take(self, size: int) -> int:
         for k, (start, length) in enumerate(self._free):
@@ -218,4 +216,4 @@ class Layout:
 def count(node: Node) -> int:
     """Return the rows of a value."""
     size = node.shape[0] * node.shape[1]
-    return size + -size % ROUNDED if node.kind in ("normal", "wishart") else size
+    return size + -size % ROUNDED if node.kind == "normal" else size

@@ -146,24 +146,12 @@ def _over(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     return first, -_reduced(first * y, b.shape)
 
 
-def _nn(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return g @ _input(node, y, 1).mT, _input(node, y).mT @ g
-
-
-def _nt(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return g @ _input(node, y, 1), g.mT @ _input(node, y)
-
-
-def _tn(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return _input(node, y, 1) @ g.mT, _input(node, y) @ g
-
-
-def _gram(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return ((g + g.mT) @ _input(node, y),)
-
-
-def _cogram(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return (_input(node, y) @ (g + g.mT),)
+def _product(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix | None]:
+    (a, b), (first, second) = (_input(node, y), _input(node, y, 1)), node.integers
+    if node.is_gram:
+        return a @ (g + g.mT) if first else (g + g.mT) @ a, None
+    left, right = a.mT if first else a, b.mT if second else b
+    return right @ g.mT if first else g @ right.mT, g.mT @ left if second else left.mT @ g
 
 
 def _reshape(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
@@ -252,7 +240,7 @@ RULES: dict[str, Rule] = {
     "combine": _combine, "times": _times, "over": _over,
     "scale": lambda node, y, g: (node.scalars[0] * g,),
     "shift": lambda node, y, g: (node.scalars[0] * g,),
-    "multiply_nn": _nn, "multiply_nt": _nt, "multiply_tn": _tn, "gram": _gram, "cogram": _cogram,
+    "product": _product,
     "transpose": lambda node, y, g: (g.mT,), "reshape": _reshape, "columns": _columns,
     "concatenate": _concatenate, "diagonal": _diagonal, "rotate": _rotate, "softmax": _softmax,
     "arc_cosine": _arc_cosine, "row_squares": _row_squares,

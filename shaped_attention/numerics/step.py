@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.matrices import Constant, View
+from shaped_attention.compiler.matrices import View
 from shaped_attention.compiler.text import Real, TooLongError
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.operations.registry import Here, emit_node
@@ -67,7 +67,7 @@ class StepEmission:
             if e.rolled:
                 self._called(node)
             else:
-                out, inputs = self.layout.view(node), [self.layout.operand(x) for x in node.inputs]
+                out, inputs = self.layout.view(node), [self.layout.view(x) for x in node.inputs]
                 scalars = [self._scalar(node, slot) for slot in self.program.slots(node)]
                 emit_node(e, Here(node, out, inputs, scalars, self._key(node), self._rounded))
         return [self.layout.view(node) for node in self.program.results]
@@ -104,12 +104,12 @@ class StepEmission:
         e = self.e
         slots = self.program.slots(node)
         parameters, arguments = [("ptr", "out")], [("ptr", self._address(self.layout.view(node)))]
-        inputs: list[View | Constant] = []
+        inputs: list[View] = []
         for k, x in enumerate(node.inputs):
-            if x.data is not None:
-                inputs.append(Constant(x.data))
-                continue
             view = self.layout.view(x)
+            if x.data is not None:
+                inputs.append(view)
+                continue
             parameters.append(("ptr", f"a{k}"))
             arguments.append(("ptr", self._address(view)))
             inputs.append(View(f"%a{k}", 0, view.down))

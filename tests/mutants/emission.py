@@ -88,11 +88,11 @@ EMISSION = [
         ("test_numbers.py::test_wishart_factors_are_the_same_numbers_in_torch_and_compiled[7]",),
     ),
     Mutant(
-        "emitted-transposed-constants-as-they-are",
+        "emitted-constants-have-their-first-entry-alone",
         _MATRICES,
-        "            i, j = j, i\n",
-        "            i, j = i, j\n",
-        ("test_operations.py::test_executors_agree[orthonormal, known directions]",),
+        "return e.number(base, row)",
+        "return e.number(base, 0)",
+        ("test_operations.py::test_executors_agree[products with two constants]",),
     ),
     Mutant(
         "emitted-parts-begin-at-the-whole",

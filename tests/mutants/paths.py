@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_VECTOR_PRODUCTS = "shaped_attention/numerics/vector_products.py"
-
-
 PATHS = [
     Mutant(
         "paths-hidden-gram-without-the-last-vector",
         "shaped_attention/numerics/operations/hidden.py",
-        "shape = rows, _VECTORS, rows",
-        "shape = rows, _VECTORS - 1, rows",
+        "hidden[0].mT, (rows, units, rows)",
+        "hidden[0].mT, (rows, units - 1, rows)",
         ("test_paths.py::test_chain[mlp-1]",),
     ),
     Mutant(
         "paths-hidden-copies-share-their-normals",
         "shaped_attention/numerics/operations/hidden.py",
-        "g = normals.rows(k * inner)",
-        "g = normals.rows(0)",
+        "normals.rows(k * inner)",
+        "normals.rows(0)",
         ("test_paths.py::test_chain[gated-1]",),
     ),
     Mutant(
@@ -32,8 +29,8 @@ PATHS = [
     Mutant(
         "paths-chi-of-the-first-step",
         "shaped_attention/numerics/fills.py",
-        "fill_chi(diagonal, dof, key, paths, slots[2])",
-        "fill_chi(diagonal, dof, key, paths & ~np.uint64(7), slots[2])",
+        "fill_chi(diagonal, dof, key, paths, slots[1])",
+        "fill_chi(diagonal, dof, key, paths & ~np.uint64(7), slots[1])",
         ("test_numbers.py::test_draws_are_the_same_with_and_without_the_compiled_generator[1]",),
     ),
     Mutant(
@@ -60,8 +57,8 @@ PATHS = [
     Mutant(
         "paths-last-tile-of-hidden-units-not-cut",
         "shaped_attention/numerics/operations/hidden.py",
-        "e.select(mask, x, 0.0)",
-        "x",
+        "e.select(inside[v], act(values), 0.0)",
+        "act(values)",
         ("test_paths.py::test_more_hidden_units_than_a_tile_or_a_part",),
     ),
     Mutant(

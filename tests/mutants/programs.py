@@ -8,7 +8,6 @@ _GRAPH = "shaped_attention/numerics/graph.py"
 _LARGE = "shaped_attention/samplers/steppers/blas.py"
 _PROGRAM = "shaped_attention/numerics/program.py"
 _TRACED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
-_VECTORMATH = "shaped_attention/numerics/vectormath.py"
 
 
 PROGRAMS = [
@@ -57,15 +56,15 @@ PROGRAMS = [
     Mutant(
         "code-product-without-the-second-lanes",
         "shaped_attention/compiler/text.py",
-        "while main < count:",
-        "while main + 1 < count:",
+        "while first < count:",
+        "while first + 1 < count:",
         ("test_products.py::test_products",),
     ),
     Mutant(
         "code-gram-of-columns-as-of-rows",
         "shaped_attention/numerics/operations/products.py",
-        "rows, inner = a.shape[::-1] if turned else a.shape",
-        "rows, inner = a.shape",
+        "inner = left.shape[0] if first else left.shape[1]",
+        "inner = left.shape[1]",
         ("test_products.py::test_gram_matrices",),
     ),
     Mutant(
@@ -179,8 +178,8 @@ PROGRAMS = [
     Mutant(
         "graph-any-product-is-triangular",
         _GRAPH,
-        'kind == "nn" and a.node.lower and other.node.lower',
-        'kind == "nn" and (a.node.lower or other.node.lower)',
+        "not any(turned) and self.node.lower and other.node.lower",
+        "not any(turned) and (self.node.lower or other.node.lower)",
         ("test_compiled.py::test_chain[attention-40]",),
     ),
     Mutant(
@@ -193,8 +192,8 @@ PROGRAMS = [
     Mutant(
         "graph-product-forgets-a-coefficient",
         _GRAPH,
-        "coefficient = product(a.coefficient, other.coefficient)",
-        "coefficient = a.coefficient",
+        "result.node, product(self.coefficient, other.coefficient))",
+        "result.node, self.coefficient)",
         ("test_compiled.py::test_sde[attention-5]",),
     ),
     Mutant(
@@ -221,7 +220,7 @@ PROGRAMS = [
     Mutant(
         "blas-triangle-not-transposed",
         "shaped_attention/numerics/operations/products.py",
-        "transposed=second",
+        "transposed=bool(second)",
         "transposed=False",
         ("test_large.py::test_chain[attention-40-80]",),
     ),

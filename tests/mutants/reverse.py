@@ -29,7 +29,7 @@ REVERSE = [
     ),
     Mutant(
         "grams-have-half-a-gradient", _REVERSE,
-        "return ((g + g.mT) @ _input(node, y),)", "return (2.0 * (g @ _input(node, y)),)",
+        "else (g + g.mT) @ a, None", "else 2.0 * (g @ a), None",
         _rule("Gram matrices"),
     ),
     Mutant(

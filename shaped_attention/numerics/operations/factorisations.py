@@ -116,18 +116,6 @@ def _level(e: Emitter) -> float:
     return PIVOT_EPSILONS * EPSILON[e.real]
 
 
-def _below(e: Emitter, first: Int, rows: int, body: Callable[[Int, int], None]) -> None:
-    """Emit `body(i, size)` for the blocks of rows from `first`, the end of a block, on."""
-    if isinstance(first, str):
-        main = rows - rows % _BLOCK
-        e.loop(first, main, _BLOCK, lambda i, _: body(i, _BLOCK), may_be_empty=True)
-        first = main
-    while first < rows:
-        size = next(k for k in (_BLOCK, 2, 1) if rows - first >= k)
-        body(first, size)
-        first += size
-
-
 def _emit_cholesky(e: Emitter, here: Here) -> None:
     (v,), out, rows = here.inputs, here.out, here.node.shape[0]
     level = _level(e)
@@ -177,7 +165,7 @@ def _emit_cholesky(e: Emitter, here: Here) -> None:
                     out.store(e, row[y], e.add(i, x), e.add(first, y))
                     out.store(e, 0.0, e.add(first, y), e.add(i, x))
 
-        _below(e, e.add(first, wide), rows, below)
+        e.pieces(rows, _BLOCK, below, e.add(first, wide))
 
     e.pieces(rows, _BLOCK, columns)
 
@@ -256,7 +244,7 @@ def _emit_lower(e: Emitter, here: Here) -> None:
 
             e.loop(0, columns, 1, take_off)
 
-        _below(e, e.add(first, wide), rows, below)
+        e.pieces(rows, _BLOCK, below, e.add(first, wide))
 
     e.pieces(rows, _BLOCK, block)
 

@@ -152,13 +152,8 @@ def _emit(e: Emitter, here: Here) -> None:
     hidden = [View("%work", e.take(rows * _UNITS), _UNITS) for _ in range(copies)]
 
     def blocked(units: int, _: object) -> list[Real]:
-        for k, h in enumerate(hidden):
-            g = normals.columns(k * inner).mT
-            then = (lambda x: act([x])) if copies == 1 else (lambda x: x)
-            multiply(e, h, factor, g, (rows, inner, units), Zeros(lower=lower), then=then)
-        if copies > 1:
-            _apply(e, act, hidden, (rows, units))
-        multiply(e, total, hidden[0], hidden[0].mT, (rows, units, rows), half=True, adding=True)
+        parts, shape = [normals.columns(k * inner).mT for k in range(copies)], (rows, inner, units)
+        _add_units(e, total, factor, parts, hidden, shape, lower, lambda values, _: act(values))
         return []
 
     with e.in_loops():
@@ -168,11 +163,22 @@ def _emit(e: Emitter, here: Here) -> None:
         copy(e, here.out, total, (rows, rows))
 
 
-def _apply(e: Emitter, act: Activation, hidden: Sequence[View], shape: tuple[int, int]) -> None:
-    """Emit the activation of entries, in place of the first argument."""
+def _add_units(
+    e: Emitter, total: View, factor: View, normals: Sequence[View], hidden: Sequence[View],
+    shape: tuple[int, int, int], lower: bool, act: Callable[[Sequence[Real], Int], Real],
+) -> None:  # fmt: skip
+    """Emit adding the Gram matrix of some units; `act` also gets the place of a unit.
+
+    The arguments of the activation are products of the factor with normals, written to `hidden`.
+    """
+    rows, _, units = shape
+    for h, g in zip(hidden, normals, strict=True):
+        multiply(e, h, factor, g, shape, Zeros(lower=lower))
     entries(
-        e, shape, lambda i, j: hidden[0].store(e, act([h.load(e, i, j) for h in hidden]), i, j)
+        e, (rows, units),
+        lambda i, j: hidden[0].store(e, act([h.load(e, i, j) for h in hidden], j), i, j),
     )  # fmt: skip
+    multiply(e, total, hidden[0], hidden[0].mT, (rows, units, rows), half=True, adding=True)
 
 
 class HiddenUnits:
@@ -217,19 +223,14 @@ class HiddenUnits:
                 units = e.new(f"add {e.of('i64')} {e.splat(str(first), 'i64')}, {lanes}")
                 end = e.splat("%last", "i64")
                 inside.append(e.new(f"icmp ult {e.of('i64')} {units}, {end}"))
-            for k, h in enumerate(hidden):
-                g = normals.rows(k * inner)
-                zeros = Zeros(lower=node.inputs[0].lower)
-                multiply(e, h, factor, g, (rows, inner, _VECTORS), zeros)
+            parts = [normals.rows(k * inner) for k in range(copies)]
 
-            def row(i: Int, _: object) -> None:
-                for v, mask in enumerate(inside):
-                    x = act([h.load(e, i, v) for h in hidden])
-                    hidden[0].store(e, e.select(mask, x, 0.0), i, v)
+            def masked(values: Sequence[Real], v: Int) -> Real:
+                assert isinstance(v, int)
+                return e.select(inside[v], act(values), 0.0)
 
-            e.loop(0, rows, 1, row)
-            shape = rows, _VECTORS, rows
-            multiply(e, total, hidden[0], hidden[0].mT, shape, half=True, adding=True)
+            shape, lower = (rows, inner, _VECTORS), node.inputs[0].lower
+            _add_units(e, total, factor, parts, hidden, shape, lower, masked)
 
         e.loop("%first", "%last", _VECTORS * e.lanes, chunk)
 

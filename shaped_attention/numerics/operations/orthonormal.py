@@ -82,7 +82,6 @@ def _emit(e: Emitter, here: Here) -> None:
     (both, lengths), out, rows = here.inputs, here.out, here.node.shape[0]
     (stack, columns) = here.sizes(0)
     given = stack - rows
-    assert isinstance(both, View)
     known, a = both, both.rows(given)
     units, new = out.columns(rows), out.columns(rows + columns)
     along = View("%work", e.take(max(rows, given)), 1)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.matrices import Operand, View, copy, entries
+from shaped_attention.compiler.matrices import View, copy, entries
 from shaped_attention.compiler.text import Int
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix, Node
@@ -23,8 +23,6 @@ from shaped_attention.numerics.operations.registry import (
     primitive,
     tensor,
 )
-
-Array = NDArray[np.float64]
 
 
 def _check_constant(array: Any, like: Any) -> None:
@@ -107,7 +105,7 @@ def diagonal(matrix: M) -> M:
     return tensor(matrix).diagonal(dim1=-2, dim2=-1)[..., None]
 
 
-def _moved(view: Callable[[Here], Operand]) -> Callable[[Emitter, Here], None]:
+def _moved(view: Callable[[Here], View]) -> Callable[[Emitter, Here], None]:
     """Return the emission of entries in another place."""
     return lambda e, here: copy(e, here.out, view(here), here.node.shape)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View
 from shaped_attention.compiler.random import (
@@ -12,8 +10,8 @@ from shaped_attention.compiler.random import (
     normals_function,
     per_block,
 )
-from shaped_attention.compiler.text import Int, Real
-from shaped_attention.numerics.fills import Array, fill_beside, fill_normals
+from shaped_attention.compiler.text import Int, Real, hexadecimal
+from shaped_attention.numerics.fills import Array, fill_normals, fill_wishart
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.operations.registry import Alone, Call, Here, operation
 
@@ -26,17 +24,13 @@ def emit_normals(
     blocks = -(-count // each)
     row = e.at(out.base, out.offset)
     counter = e.add(_counter(e, slot), e.new(f"udiv i64 {first}, {each}") if first else 0)
-    number = scale if isinstance(scale, str) else f"0x{_bits(scale)}"
+    number = scale if isinstance(scale, str) else hexadecimal(scale)
     e.call(
         normals_function(e, here.rounded), ("ptr", row), ("i64", blocks), ("double", number),
         ("i64", here.key[0]), ("i64", here.key[1]), ("ptr", "%paths"), ("i64", counter),
     )  # fmt: skip
     if isinstance(out.offset, int):
         e.forget(out.base, out.offset, blocks * each)
-
-
-def _bits(x: float) -> str:
-    return f"{int(np.float64(x).view(np.uint64)):016X}"
 
 
 def _counter(e: Emitter, slot: Int) -> Int:
@@ -49,16 +43,13 @@ def _normal(e: Emitter, here: Here) -> None:
 
 
 def _wishart(e: Emitter, here: Here) -> None:
-    """Emit Bartlett's lower triangular factor of a Wishart_rows(dof, I) matrix, or a normal one.
+    """Emit Bartlett's lower triangular factor of a Wishart_rows(dof, I) matrix.
 
     The diagonal has chi variables with dof, dof - 1, ... degrees of freedom (slot + 1), and below
     it are normals (slot), row by row (Bartlett 1933; Muirhead, *Aspects of Multivariate
     Statistical Theory*, thm 3.2.14). It requires dof >= rows + 2.
     """
-    (rows, columns), (slot,), (dof,) = here.node.shape, here.node.integers, here.scalars
-    if not here.node.lower:
-        emit_normals(e, here, here.out, rows * columns, slot)
-        return
+    rows, (slot,), (dof,) = here.node.shape[0], here.node.integers, here.scalars
     count = rows * (rows - 1) // 2
     below = View("%work", e.take(count + 4), 1)
     emit_normals(e, here, below, count, slot)
@@ -100,12 +91,7 @@ def _wishart_alone(node: Node) -> Alone:
 
     def run(call: Call, out: Array) -> None:
         assert call.key is not None
-        if node.lower:
-            fill_beside(
-                out[None], int(call.scalars[0]), call.key, call.path, (slot, slot, slot + 1)
-            )
-        else:
-            fill_normals(out.reshape(1, -1), call.key, call.path, slot)
+        fill_wishart(out[None], int(call.scalars[0]), call.key, call.path, (slot, slot + 1))
 
     return run
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.matrices import Operand, View, entries
+from shaped_attention.compiler.matrices import View, entries
 from shaped_attention.compiler.text import Real
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Matrix, Node, Shape
@@ -66,7 +66,7 @@ class Here:
 
     node: Node
     out: View
-    inputs: Sequence[Operand]
+    inputs: Sequence[View]
     scalars: Sequence[Real]
     key: tuple[str, str] = ("%k0", "%k1")
     rounded: bool = False

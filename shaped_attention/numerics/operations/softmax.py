@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.compiler import functions
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.matrices import Constant
+from shaped_attention.compiler.matrices import View
 from shaped_attention.compiler.text import Int, Real
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix, Node
@@ -62,7 +62,7 @@ def _emit(e: Emitter, here: Here) -> None:
     assert allowed is not None
     seen = allowed > 0.0
     columns, bounds = seen.shape[1], _bounds(seen)
-    mask = None if bounds is not None else Constant(allowed)
+    mask = None if bounds is not None else View.of(allowed)
     together = 4 if seen.all() and columns % 4 == 0 else 1
 
     def row(i: Int, _: object) -> None:
