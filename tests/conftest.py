@@ -70,8 +70,10 @@ def global_generators_untouched() -> Iterator[None]:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave images empty: to draw them takes most of the time of a command."""
-    monkeypatch.setattr(Figure, "savefig", lambda _, path, **options: Path(path).touch())
+    """Random bytes in place of images, which take most of the time of a command."""
+    monkeypatch.setattr(
+        Figure, "savefig", lambda _, path, **options: Path(path).write_bytes(os.urandom(8))
+    )
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -183,6 +183,7 @@ def test_show_refuses_what_is_no_result(run, tmp_path):
     assert "broken.nc" in run("show", "broken.nc").stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.filterwarnings("default")
 def test_a_warning_is_one_line_without_code(run, tmp_path):
     np.save("tokens.npy", np.random.default_rng(0).standard_normal((3, 2)))
