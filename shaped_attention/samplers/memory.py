@@ -34,15 +34,10 @@ def free_bytes(place: str) -> int | None:
     return int(free) + held
 
 
-def budget(place: str, memory: int | None) -> int | None:
-    """Return the bytes that a run may take: `memory`, and not more than a device has for it.
-
-    If `memory` is None, all that the device has for a run; None where that is not known.
-    """
+def budget(place: str, memory: int) -> int:
+    """Return the bytes that a run may take: `memory`, and not more than a device has for it."""
     free = free_bytes(place)
-    shares = [memory] if memory is not None else []
-    shares += [int(SHARE * free)] if free is not None else []
-    return min(shares, default=None)
+    return memory if free is None else min(memory, int(SHARE * free))
 
 
 def chunk_size(
@@ -71,7 +66,7 @@ def chunk_size(
         together = spec.memory
         if spec.options.memory is None:
             together = min(together, MEMORY_BUDGET)
-        share = (budget(spec.place, together) or 0) / at_a_time
+        share = budget(spec.place, together) / at_a_time
         shared = max(smallest, -(-spec.samples // at_a_time))
         most = shared if preferred is None else min(preferred, shared)
         size = max(1, min(most, int(share / max(bytes_of_one, 1.0))))

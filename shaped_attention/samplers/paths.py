@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 
 from shaped_attention.numerics.emission import MODERATE_FACTOR
 from shaped_attention.rows.step import State, covariance
@@ -253,14 +252,3 @@ def covariances(factors: Float[Array, "B g m c"]) -> Float[Array, "B m m"]:
     groups = np.ascontiguousarray(factors.swapaxes(0, 1))
     v: Array = covariance(State(tuple(groups)))
     return 0.5 * (v + np.swapaxes(v, -1, -2))
-
-
-def check_stopping_times(stopping_time: NDArray[np.float64]) -> None:
-    """Raise FloatingPointError if a step of a path was not a number, far from an overflow."""
-    broken = int(np.isnan(stopping_time).sum())
-    if broken:
-        raise FloatingPointError(
-            f"the drift or noise of the layer is not a number on {broken} of {len(stopping_time)} "
-            "paths, far from an overflow: a block's limit divides by zero or takes the root of a "
-            "negative number (sa.eager() steps through it)"
-        )

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from shaped_attention.blocks.base import specification_of
 from shaped_attention.checks import function_named
 from shaped_attention.results.provenance import attribute, plain
-from shaped_attention.samplers.paths import check_stopping_times
 from shaped_attention.samplers.specification import Specification
 
 Array = NDArray[np.float64]
@@ -88,10 +87,17 @@ def make_result(
     Raises
     ------
     FloatingPointError
-        If a covariance is not finite: a result never contains NaN.
+        If a step of a path was not a number, far from an overflow, or a covariance is not finite: a
+        result never contains NaN.
     """
     sampler, v = spec.sampler, values["kept"]
-    check_stopping_times(values["stopping_time"])
+    broken = int(np.isnan(values["stopping_time"]).sum())
+    if broken:
+        raise FloatingPointError(
+            f"the drift or noise of the layer is not a number on {broken} of {spec.samples} "
+            "paths, far from an overflow: a block's limit divides by zero or takes the root of a "
+            "negative number (sa.eager() steps through it)"
+        )
     if not np.isfinite(v).all():
         raise FloatingPointError(
             f"the {sampler} produced covariances that are not finite; a smaller radius or step, "

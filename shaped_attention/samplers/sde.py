@@ -26,7 +26,6 @@ from shaped_attention.samplers.loop import sample
 from shaped_attention.samplers.specification import (
     Options,
     SamplerOptions,
-    Specification,
     specify,
     with_options,
 )
@@ -105,7 +104,7 @@ def integrate_sde(
         requirement = "'torchsde' or 'direct' for normalised blocks, whose paths cannot explode"
         raise argument_error("method", requirement, method)
     if method is None:
-        method = default_method(spec)
+        method = "clock" if can_explode(spec.pattern, spec.tokens) else "torchsde"
     parameters: dict[str, float | str] = {"horizon": horizon, "step": step, "method": method}
     if method == "clock":
         for block in first_order(spec.pattern, spec.tokens):
@@ -134,11 +133,6 @@ def integrate_sde(
             stacklevel=3,  # the caller of the recorded function
         )
     return result
-
-
-def default_method(spec: Specification) -> str:
-    """Return the clock where paths can explode, and torchsde elsewhere."""
-    return "clock" if can_explode(spec.pattern, spec.tokens) else "torchsde"
 
 
 def count_steps(horizon: float, step: float) -> int:

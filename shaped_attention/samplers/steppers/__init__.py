@@ -69,9 +69,6 @@ class Stepper(ABC, Generic[X]):
     host_waits: bool = True
     """Whether it is known without waiting for a device which paths move."""
 
-    largest_factor = LARGEST_FACTOR
-    """Sum of absolute entries of a state at which a path of the limit stops."""
-
     bytes_of_all = 0.0
     """Bytes that a run takes besides those of its paths."""
 
@@ -155,6 +152,9 @@ AnyStepper: TypeAlias = Stepper[Any]
 
 class SingleStepper(Stepper[X]):
     """A stepper that takes one step in a call."""
+
+    largest_factor = LARGEST_FACTOR
+    """Sum of absolute entries of a state at which a path of the limit stops."""
 
     @abstractmethod
     def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:

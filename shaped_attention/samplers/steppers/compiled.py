@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from shaped_attention.numerics.emission import largest_factor
 from shaped_attention.numerics.mover import Mover
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import (
@@ -39,10 +38,6 @@ class BlockStepper(HostStepper, CompiledStepper[Numpy], Split[Numpy]):
     """The chain, and the limit with a fixed step; a state is (blocks, entries of a path, lanes)."""
 
     name: ClassVar[str] = "compiled code"
-
-    def __init__(self, spec: Specification) -> None:
-        super().__init__(spec)
-        self.largest_factor = largest_factor(spec.precision)
 
     @cached_property
     def _code(self) -> Mover:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from shaped_attention.compiler.ptx import available
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.device_code import DeviceSteps
-from shaped_attention.numerics.emission import largest_factor
 from shaped_attention.samplers.memory import chunk_size
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import (
@@ -40,10 +39,6 @@ class DeviceStepper(CompiledStepper[Tensor]):
     name: ClassVar[str] = "compiled code on the device"
     host_waits = False
     together = 1
-
-    def __init__(self, spec: Specification) -> None:
-        super().__init__(spec)
-        self.largest_factor = largest_factor(spec.precision)
 
     @cached_property
     def code(self) -> DeviceSteps:
