@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.libraries import Tensor, torch
+from shaped_attention.numerics.emission import largest_factor
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.rows.step import State, covariance
 from shaped_attention.samplers.clock_step import clock_speed, clock_step, norm_spread
@@ -56,9 +57,8 @@ class TorchStepper(SingleStepper[Tensor]):
         self.size = size or (_TOGETHER if self.device.type == "cpu" else 1)
         self.host_waits = self.clock
         # The speed has V^2, which overflows in single precision: by the clock only steps have it.
-        self.state_dtype = torch.float64 if self.clock else self.dtype
-        # The fourth root of the largest number keeps V and products of two of its entries finite.
-        self.largest_factor = min(self.largest_factor, torch.finfo(self.state_dtype).max ** 0.25)
+        precision = "float64" if self.clock else spec.precision
+        self.state_dtype, self.largest_factor = getattr(torch, precision), largest_factor(precision)
 
     def array(self, values: Numpy) -> Tensor:
         """Return a tensor on the device."""
