@@ -55,7 +55,6 @@ LAYERS = {
     "pattern": (sa.Pattern([normed(SOFTMAX, "sandwich"), sa.Normalised(RELU)]), 4, 8),
     "lambda = 1": (GPT2, 3, 16),
 }
-SHORT = [name for name in LAYERS if name != "lambda = 1"]
 
 
 def run(sampler, name, other=None, **options):

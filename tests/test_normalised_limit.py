@@ -120,7 +120,7 @@ def test_drift_and_diffusion_are_those_of_the_quotient():
 
 @pytest.mark.parametrize(
     "name",
-    ["after, attention", "before, causal, then MLP", "before, heads", "branch, causal, then MLP"],
+    ["after, attention", "before, causal, then MLP", "branch, causal, then MLP"],
 )
 def test_a_step_has_the_moments_of_drift_and_diffusion(name):
     """1.6 million steps of 0.01: drift within 4 standard errors, variances within 3 %.
