@@ -88,9 +88,9 @@ def _faults_of_cells(sweep: Sweep, sizes: set[int]) -> list[str]:
     The numbers of tokens of the others are added to `sizes`.
     """
     faults: dict[str, str] = {}
-    for index in sweep.indices():
+    for name in sweep.cells():
         try:
-            cell = sweep.cell(index)
+            cell = sweep.cell(name)
             for sampler in sweep.samplers:
                 cell.times(sampler, sweep.fractions)
                 cell.check(sampler, sweep.block, sweep.seed, sweep.dtype)
@@ -98,6 +98,6 @@ def _faults_of_cells(sweep: Sweep, sizes: set[int]) -> list[str]:
         except Exception as error:  # a user's layer may raise anything
             known = isinstance(error, ValueError | TypeError | OverflowError | MemoryError)
             sentence = str(error) if known else f"layer raised {type(error).__name__}: {error}"
-            place = ", ".join(f"{name}={value!r}" for name, value in sweep.point(index).items())
+            place = ", ".join(f"{axis}={value!r}" for axis, value in sweep.point(name).items())
             faults.setdefault(sentence, f" (first at {place})" if place else "")
     return [sentence + place for sentence, place in faults.items()]

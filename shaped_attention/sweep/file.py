@@ -9,28 +9,21 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Self
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.sweep.data import (
-    Drawn,
-    decode,
-    digest_of,
-    intact,
-    key_of,
-    record_of,
-    seal_of,
-    sealed,
-)
-from shaped_attention.sweep.specification import MOST_UNITS, Sweep, Unit
+from shaped_attention.numerics.seeds import canonical
+from shaped_attention.sweep.data import Drawn, decode, digest_of, record_of
+from shaped_attention.sweep.specification import MOST_CELLS, MOST_UNITS, Sweep, Unit
 
 SCHEMA = {
     "specification": "CREATE TABLE specification (sweep TEXT NOT NULL, digest BLOB NOT NULL)",
@@ -50,8 +43,6 @@ _JOURNAL_OF_OTHERS = bytes.fromhex("d9d505f920a163d7")
 _BUSY = 600.0
 """Seconds that a writer waits for readers, and a reader for a writer."""
 
-_PAUSE = 0.3
-
 
 class SweepFileError(ValueError):
     """A file of a sweep that cannot be read or written, or that holds something else."""
@@ -67,12 +58,12 @@ class SweepFile:
 
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
         self.path, self._writes = Path(path), sweep is not None
-        place = f"file:{quote(str(self.path.absolute()))}?mode={'rwc' if sweep else 'ro'}"
         with self._reported():
             self._check_place()
             self._db = sqlite3.connect(
-                place, timeout=0.0 if sweep else _BUSY, uri=True, isolation_level=None
-            )
+                f"file:{quote(str(self.path.absolute()))}?mode={'rwc' if sweep else 'ro'}",
+                timeout=0.0 if sweep else _BUSY, uri=True, isolation_level=None,
+            )  # fmt: skip
             try:
                 self._db.text_factory = lambda text: text.decode(errors="replace")
                 self._db.execute("PRAGMA trusted_schema = off")
@@ -80,19 +71,20 @@ class SweepFile:
                 self._db.execute("PRAGMA synchronous = full")
                 if self._db.execute("PRAGMA journal_mode").fetchone() != ("delete",):
                     self._db.close()
-                    for made in self._beside("-wal", "-shm"):  # by SQLite, to read it
+                    for made in self._journals()[:2]:  # by SQLite, to read it
                         made.unlink(missing_ok=True)
                     raise SweepFileError(f"{path} is not the file of a sweep: its journal is other")
-                if sweep is None:
-                    self._check_schema()
-                else:
-                    self._become_writer()
-                    self._grow_into(sweep)
-                self.sweep = sweep or self._sweep()
+                if sweep:  # the lock that one connection can have next to readers
+                    self._db.execute("BEGIN IMMEDIATE")
+                    self._db.execute(f"PRAGMA busy_timeout = {1000 * _BUSY:.0f}")
+                self.sweep = self._opened(sweep)
             except BaseException:
                 self._db.close()
                 raise
-        self._seal = seal_of(self.sweep)
+        # Of a cell, all that its samples depend on; the ends of axes do not matter.
+        whole = canonical(self.sweep.model_dump(exclude={"axes", "samples", "seconds"}))
+        point = self.sweep.point
+        self._seal = lru_cache(MOST_CELLS)(lambda cell: digest_of(whole, canonical(point(cell))))
 
     def __enter__(self) -> Self:
         return self
@@ -104,25 +96,29 @@ class SweepFile:
         self, wanted: Callable[[Unit], bool] = lambda unit: True
     ) -> Iterator[tuple[Unit, float, NDArray[np.void] | None]]:
         """Yield each unit in the file, its seconds, and its records, None if they are damaged."""
-        units = {key_of(unit): unit for unit in self.sweep.units() if wanted(unit)}
-        record = record_of(self.sweep)
+        units, record = set(filter(wanted, self.sweep.units())), record_of(self.sweep)
         with self._reported():
             for row in self._db.execute(f"SELECT * FROM unit NOT INDEXED LIMIT {MOST_UNITS}"):
-                if (unit := units.pop(row[:4], None)) is not None:
-                    good = intact(self._seal(unit.cell), row)
+                if row[:4] in units:
+                    unit, good = Unit(*row[:4]), self.intact(row)
+                    units.remove(unit)
                     records = decode(record, unit.samples, row[6]) if good else None
                     yield unit, row[4] if good else 0.0, records
+
+    def intact(self, row: tuple[Any, ...]) -> bool:
+        """Return whether the row of a unit of the sweep has its digest."""
+        return bool(row[-1] == digest_of(self._seal(row[1]), *row[:-1]))
 
     def failures(self) -> list[tuple[str, str, int, str]]:
         """Return sampler, cell, block and message of the units that failed in the last run."""
         with self._reported():
             return self._db.execute(f"SELECT * FROM failure LIMIT {MOST_UNITS}").fetchall()
 
-    def code(self) -> dict[str, str] | None:
-        """Return the code of the last run, digests and versions by name; None in a new file."""
+    def code(self) -> dict[str, str]:
+        """Return the code of the last run, digests and versions by name; none of a new file."""
         with self._reported():
             row = self._db.execute("SELECT code FROM code ORDER BY id DESC").fetchone()
-            return dict(json.loads(row[0])) if row else None
+            return dict(json.loads(row[0])) if row else {}
 
     def code_changes(self) -> list[dict[str, Any]]:
         """Return what has `changed`, in phrases, after how many `units`, and the time `at`."""
@@ -139,7 +135,7 @@ class SweepFile:
             text = self.sweep.to_json()
             self._db.execute("DELETE FROM specification")
             self._db.execute("INSERT INTO specification VALUES (?, ?)", (text, digest_of(text)))
-            if code != self.code():
+            if changed or code != self.code():
                 now = datetime.now(UTC).isoformat(timespec="seconds")
                 row = (json.dumps(code), json.dumps(changed), units, now)
                 self._db.execute("INSERT INTO code VALUES (NULL, ?, ?, ?, ?)", row)
@@ -149,17 +145,16 @@ class SweepFile:
 
     def commit(self, drawn: Iterable[tuple[Unit, Drawn]]) -> None:
         """Write units and failures in one transaction."""
-        rows, failed = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
-        for unit, (data, seconds, _, error) in drawn:
-            if error:
-                failed.append((*key_of(unit)[:3], error))
-            else:
-                rows.append(sealed(self._seal(unit.cell), unit, seconds, self._code, data))
         with self._reported():
-            self._db.executemany(
-                "INSERT OR REPLACE INTO unit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows
-            )
-            self._db.executemany("INSERT INTO failure VALUES (?, ?, ?, ?)", failed)
+            for unit, (data, seconds, error) in drawn:
+                if error:
+                    row: tuple[Any, ...] = (*unit[:3], error)
+                    self._db.execute("INSERT INTO failure VALUES (?, ?, ?, ?)", row)
+                else:
+                    row = (*unit, seconds, self._code, data)
+                    row = (*row, digest_of(self._seal(unit.cell), *row))
+                    places = ", ".join("?" * len(row))
+                    self._db.execute(f"INSERT OR REPLACE INTO unit VALUES ({places})", row)
             self._commit()
 
     def _commit(self) -> None:
@@ -167,58 +162,40 @@ class SweepFile:
         self._db.execute("COMMIT")
         self._db.execute("BEGIN IMMEDIATE")
 
-    def _become_writer(self) -> None:
-        """Take the lock that one connection can have next to readers.
-
-        A writer lets it go for an instant between two transactions. Whoever gets it twice, a pause
-        apart, is the only one.
-        """
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("ROLLBACK")
-        time.sleep(_PAUSE)
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute(f"PRAGMA busy_timeout = {1000 * _BUSY:.0f}")
-
-    def _grow_into(self, sweep: Sweep) -> None:
-        """Make the tables of a new file, or refuse another sweep; `begin` writes."""
-        if not self._db.execute("SELECT * FROM sqlite_schema LIMIT 1").fetchone():
+    def _opened(self, sweep: Sweep | None) -> Sweep:
+        """Return the sweep; make the tables of a new file, refuse others and a sweep of others."""
+        tables = {*self._db.execute("SELECT name, sql FROM sqlite_schema LIMIT 99")}
+        if sweep and not tables:
             for table in SCHEMA.values():
                 self._db.execute(table)
-            return
-        self._check_schema()
-        if differing := sweep.differing(self._sweep()):
-            other = ", ".join(differing)
-            raise SweepFileError(
-                f"{self.path} holds another sweep ({other}; only more samples, and more values at "
-                "the ends of axes, continue it); name a new file"
-            )
-
-    def _check_schema(self) -> None:
-        rows = self._db.execute("SELECT name, sql FROM sqlite_schema LIMIT 99").fetchall()
+            return sweep
         # The index of the primary key has no text.
-        if {*rows} != {*SCHEMA.items(), ("sqlite_autoindex_unit_1", None)}:
+        if tables != {*SCHEMA.items(), ("sqlite_autoindex_unit_1", None)}:
             raise SweepFileError(f"{self.path} is not the file of a sweep: its tables are others")
-
-    def _sweep(self) -> Sweep:
         ((text, digest),) = self._db.execute("SELECT * FROM specification LIMIT 2").fetchall()
         if digest != digest_of(text):
             raise ValueError("its specification has changed")
-        return Sweep.from_json(text)
+        held = Sweep.from_json(text)
+        if sweep and (differing := sweep.differing(held)):
+            raise SweepFileError(
+                f"{self.path} holds another sweep ({', '.join(differing)}; only more samples, and "
+                "more values at the ends of axes, continue it); name a new file"
+            )
+        return sweep or held
 
     def _check_place(self) -> None:
         """Refuse links, what is not a file, and journals that SQLite should not open."""
-        path = self.path
-        there = path.is_file() or (self._writes and not path.exists())
-        if path.is_symlink() or not there:
-            raise SweepFileError(f"{path} is not a file")
-        *ahead, journal = self._beside("-wal", "-shm", "-journal")
-        for other in (*ahead, journal):
-            if os.path.lexists(other) and not (other == journal and _of_a_run(journal)):
+        there = self.path.is_file() or (self._writes and not self.path.exists())
+        if self.path.is_symlink() or not there:
+            raise SweepFileError(f"{self.path} is not a file")
+        *ahead, journal = self._journals()
+        for other in filter(os.path.lexists, (*ahead, journal)):
+            if other != journal or not _of_a_run(journal):
                 raise SweepFileError(f"{other} is not a journal that a run has left; remove it")
 
-    def _beside(self, *ends: str) -> list[Path]:
-        """Return the paths of the journals that SQLite may keep next to this file."""
-        return [self.path.with_name(self.path.name + end) for end in ends]
+    def _journals(self) -> list[Path]:
+        """Return the paths of the journals that SQLite may keep next to the file."""
+        return [Path(f"{self.path}{end}") for end in ("-wal", "-shm", "-journal")]
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -256,9 +233,13 @@ class SweepFile:
 
 
 def _of_a_run(journal: Path) -> bool:
-    """Return whether a journal is a file that names no other."""
-    if journal.is_symlink() or not journal.is_file():
-        return False
-    with journal.open("rb") as file:
-        file.seek(max(0, journal.stat().st_size - 8))
-        return file.read() != _JOURNAL_OF_OTHERS
+    """Return whether a journal is a file that names no other, or has just gone."""
+    try:
+        state = journal.lstat()
+        if not S_ISREG(state.st_mode):
+            return False
+        with journal.open("rb") as file:
+            file.seek(max(0, state.st_size - 8))
+            return file.read(8) != _JOURNAL_OF_OTHERS
+    except FileNotFoundError:
+        return True

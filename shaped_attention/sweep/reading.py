@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -63,7 +64,7 @@ def open_sweep(
         sweep = file.sweep
         axes = {"sampler": list(sweep.samplers), **sweep.axes}
         coordinates = {name: _coordinate(values) for name, values in axes.items()}
-        cells = list(product(sweep.samplers, sweep.indices()))
+        cells = list(product(sweep.samplers, sweep.cells()))
         lengths = [len(values) for values in axes.values()]
         places = xr.DataArray(np.arange(len(cells)).reshape(lengths), coordinates, list(axes))
         try:
@@ -138,25 +139,24 @@ def sweep_status(path: str | Path) -> Status:
     SweepFileError
         If the file is missing or damaged, or of another kind.
     """
+    seconds: dict[str, list[float]] = defaultdict(list)
+    by_cell, damaged = Counter[str](), 0
     with SweepFile(path) as file:
-        sweep, damaged = file.sweep, 0
-        drawn, seconds = np.zeros((2, len(sweep.samplers), *sweep.shape))
+        sweep = file.sweep
         for unit, time, records in file.units():
-            place = (sweep.samplers.index(unit.sampler), *unit.cell)
-            damaged += records is None
-            drawn[place] += records is not None
-            seconds[place] += time
+            if records is None:
+                damaged += 1
+            else:
+                seconds[unit.sampler].append(time)
+                by_cell[unit.cell] += 1
         changed, failures = file.code_changes(), file.failures()
-    axes = tuple(range(1, drawn.ndim))
-    with np.errstate(invalid="ignore"):
-        mean = seconds.sum(axes, keepdims=True) / drawn.sum(axes, keepdims=True)
-        mean = np.where(drawn > 0, seconds / drawn, mean)
-    left = float(((sweep.blocks - drawn) * mean).sum())
-    by_cell = [
-        (sweep.point(index), int(drawn[(slice(None), *index)].sum())) for index in sweep.indices()
-    ]
-    done, seconds_left = int(drawn.sum()), None if np.isnan(left) else left
-    return Status(sweep.unit_count, done, damaged, failures, seconds_left, by_cell, changed)
+    # Early blocks of all cells are run first, so the mean is that of all cells.
+    each = sweep.unit_count // len(sweep.samplers)
+    left = None
+    if len(seconds) == len(sweep.samplers):
+        left = sum((each - len(times)) * float(np.mean(times)) for times in seconds.values())
+    cells = [(sweep.point(cell), by_cell[cell]) for cell in sweep.cells()]
+    return Status(sweep.unit_count, by_cell.total(), damaged, failures, left, cells, changed)
 
 
 @recorded()

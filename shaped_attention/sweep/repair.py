@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from shaped_attention.checks import with_types
-from shaped_attention.sweep.data import Drawn, digest_of, intact, key_of, seal_of
+from shaped_attention.sweep.data import Drawn, digest_of
 from shaped_attention.sweep.file import SCHEMA, SweepFile, SweepFileError
-from shaped_attention.sweep.specification import Sweep
+from shaped_attention.sweep.specification import Sweep, Unit
 
 _LEAF = 0x0D
 """First byte of a page with rows of a table."""
@@ -44,7 +44,7 @@ def repair_sweep(path: str | Path, new: str | Path, sweep: Sweep | None = None) 
     SweepFileError
         If no intact specification is found, the new file exists, or one cannot be read or written.
     """
-    source, target, rows, codes = Path(path), Path(new), list[tuple[Any, ...]](), ["{}"]
+    source, target, rows, code = Path(path), Path(new), list[tuple[Any, ...]](), "{}"
     if target.exists():
         raise SweepFileError(f"{target} exists; give the name of a new file")
     if source.is_symlink() or not source.is_file():
@@ -55,20 +55,16 @@ def repair_sweep(path: str | Path, new: str | Path, sweep: Sweep | None = None) 
                 with suppress(ValueError):
                     sweep = Sweep.from_json(text)
             case [None, str(code), str(), int(), str(), *_]:
-                codes.append(code)
+                pass
             case _:
                 rows.append(row)
     if sweep is None:
         raise SweepFileError(f"{path} has no intact specification; name its TOML file")
-    units, seal = {key_of(unit): unit for unit in sweep.units()}, seal_of(sweep)
-    saved = {
-        units[row[:4]]: row
-        for row in rows
-        if row[:4] in units and intact(seal(units[row[:4]].cell), row)
-    }
     with SweepFile(target, sweep) as file:
-        file.begin(json.loads(codes[-1]), ["saved from a damaged file"], len(saved))
-        file.commit((unit, Drawn(row[6], row[4], {})) for unit, row in saved.items())
+        units = set(sweep.units())
+        saved = {row[:4]: row for row in rows if row[:4] in units and file.intact(row)}
+        file.begin(json.loads(code), ["saved from a damaged file"], len(saved))
+        file.commit((Unit(*row[:4]), Drawn(row[6], row[4])) for row in saved.values())
     return len(saved), sweep.unit_count
 
 

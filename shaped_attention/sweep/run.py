@@ -6,6 +6,7 @@ import inspect
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -15,8 +16,7 @@ from concurrent.futures import (
     Future,
     wait,
 )
-from contextlib import nullcontext
-from functools import lru_cache
+from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,10 +25,11 @@ from shaped_attention.checks import argument_error, check_count, check_positive,
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.arguments import check_device, named_device
 from shaped_attention.sweep.data import Drawn
+from shaped_attention.sweep.executors import Here, Processes
 from shaped_attention.sweep.file import SweepFile, SweepFileError
 from shaped_attention.sweep.specification import Sweep, Unit
 from shaped_attention.sweep.toml import read_sweep
-from shaped_attention.sweep.units import Here, Processes, code_here, draw, task_of
+from shaped_attention.sweep.units import changes, code_here, tasks_of
 
 _log = logging.getLogger(__name__)
 
@@ -37,9 +38,6 @@ _MOST_READY, _LONGEST_WAIT = 64, 1.0
 
 _MORE_TRIES = 2
 """How often a unit runs again whose worker has died."""
-
-_CACHED_CELLS = 4096
-"""Number of cells that are kept for their later blocks."""
 
 _UNKNOWN = 100
 """Workers of an executor that does not say how many it has."""
@@ -120,22 +118,28 @@ def run_sweep(
     with SweepFile(path, sweep) as file:
         done = {unit for unit, _, records in file.units() if records is not None}
         now = code_of(sweep)
-        changed = changes(file.code() or {}, now) if done else []
+        changed = changes(file.code(), now) if done else []
         if changed and not accept_changed_code:
             raise SweepFileError(
                 f"{path}: its {len(done)} units come from other code ({'; '.join(changed)}); use "
                 "another file, or --accept-changed-code (accept_changed_code=True)"
             )
         file.begin(now, changed, len(done))
-        count = len(devices) or workers or 1
-        own = None
-        if executor is None:
-            own = executor = Processes(count, devices) if devices or count > 1 else Here()
         deadline = None if limit is None else time.monotonic() + limit
         bar = progress_bar("sweep", progress, total=sweep.unit_count, initial=len(done))
-        with own or nullcontext(), bar:
-            loop = Loop(file, executor, workers, deadline, bar.update)
-            loop.run(unit for unit in sweep.units() if unit not in done)
+        try:
+            with ExitStack() as stack:
+                if executor is None:
+                    here = not devices and workers in (None, 1)
+                    own = Here() if here else Processes(devices or [None] * (workers or 1))
+                    executor = stack.enter_context(own)
+                loop = Loop(file, executor, workers, deadline, stack.enter_context(bar).update)
+                loop.run(unit for unit in sweep.units() if unit not in done)
+        except (BrokenExecutor, CancelledError) as error:
+            raise BrokenExecutor(
+                f"the executor broke ({error}); the units that it finished are in {path}, and "
+                "another run continues"
+            ) from error
     finished = len(done) + loop.finished
     left = sweep.unit_count - finished - loop.failed
     return Report(finished, loop.failed, left, time.monotonic() - began)
@@ -159,17 +163,12 @@ def code_of(sweep: Sweep) -> dict[str, str]:
     return code
 
 
-def changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Return what has changed, as phrases. What only one of the two has came with an extension."""
-    return [
-        f"{name} {before[name]} before, {now[name]} now"
-        for name in sorted(before.keys() & now.keys())
-        if before[name] != now[name]
-    ]
-
-
 class Loop:
-    """Units out to an executor, results into the file, until nothing is left or the time is up."""
+    """Units out to an executor, results into the file, until nothing is left or the time is up.
+
+    Where processes of ours die, the units that they had run alone, so that one which kills its own
+    is found.
+    """
 
     def __init__(
         self,
@@ -179,95 +178,68 @@ class Loop:
         deadline: float | None,
         advance: Callable[[], object],
     ) -> None:
-        self.file, self.sweep, self.executor = file, file.sweep, executor
-        self.deadline, self.advance = deadline, advance
+        self.file, self.executor, self.deadline, self.advance = file, executor, deadline, advance
         said = (getattr(executor, name, None) for name in ("_max_workers", "num_workers"))
         self.most = 2 * (workers or next(filter(None, said), _UNKNOWN))
-        self.cell, self.code = lru_cache(_CACHED_CELLS)(self.sweep.cell), code_here()
-        self.running: dict[Future[Drawn], Unit] = {}
-        self.ready: list[tuple[Unit, Drawn]] = []
+        self.task, self.running = tasks_of(file.sweep), dict[Future[Drawn], Unit]()
+        self.again, self.deaths = list[Unit](), Counter[Unit]()
+        self.ready, self.written = list[tuple[Unit, Drawn]](), time.monotonic()
         self.finished = self.failed = 0
-        self.written = time.monotonic()
 
     def run(self, units: Iterator[Unit]) -> None:
         """Run units; those that have ended are written in any case."""
         try:
             while True:
-                while len(self.running) < self.most and not self._late():
-                    if (unit := next(units, None)) is None:
-                        break
+                while unit := self._next(units):
                     self._submit(unit)
                 if not self.running:
                     break
-                wait(self.running, _LONGEST_WAIT, FIRST_COMPLETED)
                 ended = [future for future in self.running if future.done()]
-                if died := [unit for future in ended if (unit := self._take(future))]:
-                    self._run_again(died)
+                if not ended:
+                    wait(self.running, _LONGEST_WAIT, FIRST_COMPLETED)
+                for future in ended:
+                    self._take(future)
                 waited = time.monotonic() - self.written
                 if len(self.ready) >= _MOST_READY or waited > _LONGEST_WAIT:
                     self._write()
         finally:
-            try:
-                for future in filter(_came_back, list(self.running)):
-                    self._take(future)
-            finally:
-                self._write()
+            for future in filter(_came_back, list(self.running)):
+                self._take(future)
+            self._write()
 
-    def _late(self) -> bool:
-        return self.deadline is not None and time.monotonic() > self.deadline
+    def _next(self, units: Iterator[Unit]) -> Unit | None:
+        """Return the unit that can start now, if there is one."""
+        alone = self.again or (self.deaths and any(map(self.deaths.get, self.running.values())))
+        late = self.deadline is not None and time.monotonic() > self.deadline
+        if late or len(self.running) >= (1 if alone else self.most):
+            return None
+        return self.again.pop() if self.again else next(units, None)
 
-    def _submit(self, unit: Unit) -> Future[Drawn]:
-        task = task_of(self.sweep, unit, self.cell(unit.cell))
+    def _submit(self, unit: Unit) -> None:
         try:
-            future = self.executor.submit(draw, task)
-        except Exception as error:
-            future = Future()
-            future.set_exception(BrokenExecutor(str(error)))
-        self.running[future] = unit
-        return future
+            self.running[self.executor.submit(self.task(unit))] = unit
+        except RuntimeError as error:
+            raise BrokenExecutor(str(error)) from error
 
-    def _take(self, future: Future[Drawn]) -> Unit | None:
-        """Take the result of a unit or its error; return the unit if its worker died."""
+    def _take(self, future: Future[Drawn]) -> None:
+        """Take the result of a unit, or its error."""
         unit = self.running.pop(future)
         try:
             drawn = future.result()
-        except (BrokenExecutor, CancelledError) as error:
-            if isinstance(self.executor, Processes):
-                return unit
-            raise BrokenExecutor(
-                f"the executor broke ({error}); the units that it finished are in "
-                f"{self.file.path}, and another run continues"
-            ) from error
+        except (BrokenExecutor, CancelledError):
+            if not isinstance(self.executor, Processes):
+                raise
+            self.deaths[unit] += 1
+            if self.deaths[unit] <= _MORE_TRIES:
+                self.again.append(unit)
+                return
+            drawn = Drawn(b"", 0.0, "its worker died every time")
         except Exception as error:  # of sending
-            drawn = Drawn(b"", 0.0, self.code, f"{type(error).__name__}: {error}")
-        if drawn.code != self.code:
-            differing = changes(self.code, drawn.code)
-            raise SweepFileError(f"a worker has other code than this process: {differing}")
-        self._end(unit, drawn)
-        return None
-
-    def _run_again(self, died: list[Unit]) -> None:
-        """Run units alone whose workers died together: one of them has killed its own."""
-        _log.warning("a worker process died; the processes are replaced")
-        died += [unit for future in list(self.running) if (unit := self._take(future))]
-        assert isinstance(self.executor, Processes)
-        self.executor.replace()
-        for unit in sorted(died):
-            for _ in range(_MORE_TRIES):
-                if self._late():
-                    return
-                if self._take(self._submit(unit)) is None:
-                    break
-                self.executor.replace()
-            else:
-                self._end(unit, Drawn(b"", 0.0, self.code, "its worker died every time"))
-            self._write()
-
-    def _end(self, unit: Unit, drawn: Drawn) -> None:
-        self.ready.append((unit, drawn))
+            drawn = Drawn(b"", 0.0, f"{type(error).__name__}: {error}")
         if drawn.error:
-            place = f"{unit.sampler}, {self.sweep.point(unit.cell)}, block {unit.block}"
+            place = f"{unit.sampler}, {self.file.sweep.point(unit.cell)}, block {unit.block}"
             _log.warning("%s: %s", place, drawn.error)
+        self.ready.append((unit, drawn))
         self.failed += bool(drawn.error)
         self.finished += not drawn.error
         self.advance()

@@ -23,7 +23,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
 
 from shaped_attention.checks import (
     argument_error,
@@ -32,7 +32,6 @@ from shaped_attention.checks import (
     check_range,
     did_you_mean,
     names_code,
-    suggestion,
 )
 from shaped_attention.numerics.seeds import canonical, hashed, seed_from
 from shaped_attention.sweep.cells import DEFAULTS, Cell, kind_of
@@ -59,10 +58,10 @@ class SweepFaultsError(ValueError):
 
 
 class Unit(NamedTuple):
-    """Block of `samples` of one sampler, in the cell with these indices along the axes."""
+    """Block of `samples` of one sampler in a cell, whose name is its indices along the axes."""
 
     sampler: str
-    cell: tuple[int, ...]
+    cell: str
     block: int
     samples: int
 
@@ -73,9 +72,8 @@ def _axis(given: Any) -> Any:
         return given
     kind = next(iter(given), None)
     if len(given) != 1 or kind not in _SPACES:
-        near = suggestion(kind, _SPACES)
         lists = "a list, {linspace = [first, last, number]} or {logspace = [...]}"
-        raise _needed(f"{lists} ({near})" if near else lists)
+        raise ValueError(f"give {lists}; {did_you_mean(kind, _SPACES)}")
     space, check_end = _SPACES[kind]
     try:
         first, last, number = given[kind]
@@ -84,17 +82,12 @@ def _axis(given: Any) -> Any:
         check_end("the last", last)
         exact = space(first, last, number)
     except (TypeError, ValueError) as error:
-        raise _needed(f"{{{kind} = [first, last, number]}} ({error})") from None
+        raise ValueError(f"give {{{kind} = [first, last, number]}} ({error})") from None
     # 0.3 and not 0.30000000000000004, so that one can select it.
     short = np.array([float(f"{x:.12g}") for x in exact])
     values = np.where(np.isclose(short, exact, rtol=1e-14, atol=0.0), short, exact).tolist()
     whole = isinstance(first, int) and isinstance(last, int) and all(map(float.is_integer, values))
     return list(map(int, values)) if whole else values
-
-
-def _needed(what: str) -> PydanticCustomError:
-    """Return the error of a value that must be something else."""
-    return PydanticCustomError("needed", "{what}", {"what": what})
 
 
 Axis = Annotated[list[Any], BeforeValidator(_axis)]
@@ -160,7 +153,7 @@ class Sweep(BaseModel):
 
     _tokens: int = PrivateAttr(default=0)
     _checked: bool = PrivateAttr(default=False)
-    _hashes: dict[tuple[int, ...], tuple[int, ...]] = PrivateAttr(default_factory=dict)
+    _hashes: dict[str, tuple[int, ...]] = PrivateAttr(default_factory=dict)
 
     def __init__(
         self, fixed: Mapping[str, Any], axes: Mapping[str, Any] | None = None, **entries: Any
@@ -259,18 +252,18 @@ class Sweep(BaseModel):
         entries = {"fixed": self.fixed, "axes": self.axes}
         return self.model_copy(update=each(lambda x: layer if x == name else x, entries))
 
-    def indices(self) -> Iterator[tuple[int, ...]]:
-        """Yield the indices of the cells along the axes."""
-        return product(*map(range, self.shape))
+    def cells(self) -> Iterator[str]:
+        """Yield the names of the cells."""
+        return (",".join(map(str, indices)) for indices in product(*map(range, self.shape)))
 
-    def point(self, index: tuple[int, ...]) -> dict[str, Any]:
+    def point(self, cell: str) -> dict[str, Any]:
         """Return the values of a cell along the axes, with the names of functions."""
-        values = self._values(index)
+        values = self._values(cell)
         return {name: each(named, values[name]) for name in self.axes}
 
-    def cell(self, index: tuple[int, ...]) -> Cell:
-        """Return a cell; raise ValueError if it cannot be made."""
-        values = self._values(index)
+    def cell(self, cell: str) -> Cell:
+        """Return the arguments of the samplers in a cell; raise ValueError if there are none."""
+        values = self._values(cell)
         for name, value in values.items():
             each(partial(_refuse_code, name), value)
         layer = {"layer": values["layer"]}
@@ -278,16 +271,16 @@ class Sweep(BaseModel):
         defaults = {name: value for name, value in DEFAULTS.items() if name in known}
         return kind_of(**layer).make(defaults | each(named, values) | layer, self.samplers)
 
-    def _values(self, index: tuple[int, ...]) -> dict[str, Any]:
-        axes = zip(self.axes.items(), index, strict=True)
-        return self.fixed | {name: values[i] for (name, values), i in axes}
+    def _values(self, cell: str) -> dict[str, Any]:
+        axes = zip(self.axes.items(), filter(None, cell.split(",")), strict=True)
+        return self.fixed | {name: values[int(i)] for (name, values), i in axes}
 
     def units(self) -> Iterator[Unit]:
         """Yield all units, early blocks of all cells first."""
         for block in range(self.blocks):
             samples = min(self.block, self.samples - block * self.block)
-            for index, sampler in product(self.indices(), self.samplers):
-                yield Unit(sampler, index, block, samples)
+            for cell, sampler in product(self.cells(), self.samplers):
+                yield Unit(sampler, cell, block, samples)
 
     def unit_seed(self, unit: Unit) -> int:
         """Return the seed of a unit, from the sweep's seed, the cell's values and the block.
@@ -371,6 +364,6 @@ def _sentence(found: ErrorDetails) -> str:
     if found["type"] == "extra_forbidden":
         return f"{name} is not an entry of a sweep; {did_you_mean(name, Sweep.model_fields)}"
     if found["type"] == "value_error":
-        return str(found["ctx"]["error"])
+        return f"{name}: {found['ctx']['error']}".removeprefix(": ")
     needed = found["msg"].removeprefix("Input should be ")
     return str(argument_error(name, needed, found["input"]))
