@@ -145,16 +145,15 @@ class SweepFile:
 
     def commit(self, drawn: Iterable[tuple[Unit, Drawn]]) -> None:
         """Write units and failures in one transaction."""
+        whole = "INSERT OR REPLACE INTO unit VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         with self._reported():
             for unit, (data, seconds, error) in drawn:
                 if error:
-                    row: tuple[Any, ...] = (*unit[:3], error)
-                    self._db.execute("INSERT INTO failure VALUES (?, ?, ?, ?)", row)
+                    failure = (*unit[:3], error)
+                    self._db.execute("INSERT INTO failure VALUES (?, ?, ?, ?)", failure)
                 else:
                     row = (*unit, seconds, self._code, data)
-                    row = (*row, digest_of(self._seal(unit.cell), *row))
-                    places = ", ".join("?" * len(row))
-                    self._db.execute(f"INSERT OR REPLACE INTO unit VALUES ({places})", row)
+                    self._db.execute(whole, (*row, digest_of(self._seal(unit.cell), *row)))
             self._commit()
 
     def _commit(self) -> None:

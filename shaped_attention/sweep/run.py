@@ -18,6 +18,7 @@ from concurrent.futures import (
 )
 from contextlib import ExitStack
 from hashlib import blake2b
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from shaped_attention.sweep.executors import Here, Processes
 from shaped_attention.sweep.file import SweepFile, SweepFileError
 from shaped_attention.sweep.specification import Sweep, Unit
 from shaped_attention.sweep.toml import read_sweep
-from shaped_attention.sweep.units import changes, code_here, tasks_of
+from shaped_attention.sweep.units import Task, changes, code_here, tasks_of
 
 _log = logging.getLogger(__name__)
 
@@ -181,17 +182,21 @@ class Loop:
         self.file, self.executor, self.deadline, self.advance = file, executor, deadline, advance
         said = (getattr(executor, name, None) for name in ("_max_workers", "num_workers"))
         self.most = 2 * (workers or next(filter(None, said), _UNKNOWN))
-        self.task, self.running = tasks_of(file.sweep), dict[Future[Drawn], Unit]()
-        self.again, self.deaths = list[Unit](), Counter[Unit]()
+        self.running = dict[Future[Drawn], tuple[Unit, Task]]()
+        self.again, self.deaths = list[tuple[Unit, Task]](), Counter[Unit]()
         self.ready, self.written = list[tuple[Unit, Drawn]](), time.monotonic()
         self.finished = self.failed = 0
 
     def run(self, units: Iterator[Unit]) -> None:
         """Run units; those that have ended are written in any case."""
+        task = tasks_of(self.file.sweep)
+        pairs = ((unit, task(unit)) for unit in units)
+        # Many are made at a time, while the processor's caches hold what makes them.
+        tasks = chain.from_iterable(iter(lambda: list(islice(pairs, _MOST_READY)), []))
         try:
             while True:
-                while unit := self._next(units):
-                    self._submit(unit)
+                while pair := self._next(tasks):
+                    self._submit(*pair)
                 if not self.running:
                     break
                 ended = [future for future in self.running if future.done()]
@@ -207,23 +212,23 @@ class Loop:
                 self._take(future)
             self._write()
 
-    def _next(self, units: Iterator[Unit]) -> Unit | None:
-        """Return the unit that can start now, if there is one."""
-        alone = self.again or (self.deaths and any(map(self.deaths.get, self.running.values())))
+    def _next(self, tasks: Iterator[tuple[Unit, Task]]) -> tuple[Unit, Task] | None:
+        """Return the unit that can start now, with its task, if there is one."""
+        alone = self.again or any(self.deaths[unit] for unit, _ in self.running.values())
         late = self.deadline is not None and time.monotonic() > self.deadline
         if late or len(self.running) >= (1 if alone else self.most):
             return None
-        return self.again.pop() if self.again else next(units, None)
+        return self.again.pop() if self.again else next(tasks, None)
 
-    def _submit(self, unit: Unit) -> None:
+    def _submit(self, unit: Unit, task: Task) -> None:
         try:
-            self.running[self.executor.submit(self.task(unit))] = unit
+            self.running[self.executor.submit(task)] = unit, task
         except RuntimeError as error:
             raise BrokenExecutor(str(error)) from error
 
     def _take(self, future: Future[Drawn]) -> None:
         """Take the result of a unit, or its error."""
-        unit = self.running.pop(future)
+        unit, task = self.running.pop(future)
         try:
             drawn = future.result()
         except (BrokenExecutor, CancelledError):
@@ -231,7 +236,7 @@ class Loop:
                 raise
             self.deaths[unit] += 1
             if self.deaths[unit] <= _MORE_TRIES:
-                self.again.append(unit)
+                self.again.append((unit, task))
                 return
             drawn = Drawn(b"", 0.0, "its worker died every time")
         except Exception as error:  # of sending
