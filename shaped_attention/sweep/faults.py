@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from shaped_attention.checks import argument_error, did_you_mean
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.arguments import named_device
 from shaped_attention.sweep.cells import kind_of
-from shaped_attention.sweep.specification import Sweep, SweepFaultsError, each, named
+from shaped_attention.sweep.specification import Sweep, SweepFaultsError
+from shaped_attention.sweep.values import each, named
 
 _RESERVED = {
     "sampler", "fraction", "sample", "observable", "row", "col", "values", "stopping_time", "V",
@@ -24,62 +27,58 @@ def checked(sweep: Sweep) -> tuple[int, tuple[str, ...]]:
     If the sweep has faults, SweepFaultsError is raised with a sentence for each.
     """
     sizes = set[int]()
-    if faults := _faults_of_entries(sweep) or _faults_of_cells(sweep, sizes):
+    if faults := list(_faults_of_entries(sweep)) or _faults_of_cells(sweep, sizes):
         raise SweepFaultsError(faults)
     from shaped_attention.numerics.observables import observables
 
-    named_by = [list(observables(np.eye(m)[None])) for m in sorted(sizes)]
-    common = tuple(name for name in named_by[0] if all(name in other for other in named_by))
+    first, *others = (list(observables(np.eye(m)[None])) for m in sorted(sizes))
+    common = tuple(name for name in first if all(name in other for other in others))
     faults = [
         f"observables: {name!r} is not among those of all cells: {common}"
         for name in sweep.observables
         if name not in common
     ]
-    if sweep.keep == "V" and len(sizes) > 1:
+    if sweep.keep == "V" and others:
         faults.append("keep='V': cells with different numbers of tokens have no common V")
     if faults:
         raise SweepFaultsError(faults)
-    return sizes.pop() if len(sizes) == 1 else 0, sweep.observables or common
+    return 0 if others else sizes.pop(), sweep.observables or common
 
 
-def _faults_of_entries(sweep: Sweep) -> list[str]:
-    """Return the faults that can be found without making a cell."""
-    faults, known = [], set[str]()
+def _faults_of_entries(sweep: Sweep) -> Iterator[str]:
+    """Yield the faults that can be found without making a cell."""
     if sweep.device != "cpu":  # any other name needs torch, whose import takes seconds
         try:
             named_device(sweep.device)
         except ValueError as error:
-            faults.append(str(error))
+            yield str(error)
     times = list(sweep.fractions)
     if not times or times != sorted(set(times)):
-        faults.append(str(argument_error("fractions", "increasing numbers in [0, 1]", times)))
+        yield str(argument_error("fractions", "increasing numbers in [0, 1]", times))
+    known = {"layer"}
     for layer in sweep.layers:
         try:
             kind = kind_of(layer)
-            known |= {"layer", *kind.parameters(layer)}
         except ValueError as error:
-            faults.append(str(error))
+            yield str(error)
+            known |= {*sweep.fixed, *sweep.axes}  # may be those of this layer
             continue
-        if getattr(kind, "any_name", False):
-            known |= {*sweep.fixed, *sweep.axes}
+        any_name = getattr(kind, "any_name", False)
+        known |= {*sweep.fixed, *sweep.axes} if any_name else {*kind.parameters(layer)}
         once = 0 < len(sweep.samplers) == len(set(sweep.samplers))
         if not once or not set(sweep.samplers) <= set(kind.samplers):
-            allowed = ", ".join(kind.samplers)
-            needed = f"some of {allowed}, once each, with layer={named(layer)!r}"
-            faults.append(str(argument_error("samplers", needed, list(sweep.samplers))))
-    faults += [
-        f"{name} is not a parameter; {did_you_mean(name, sorted(known))}"
-        for name in (*sweep.fixed, *sweep.axes)
-        if known and name not in known
-    ]
+            needed = f"some of {', '.join(kind.samplers)}, once each, with layer={named(layer)!r}"
+            yield str(argument_error("samplers", needed, list(sweep.samplers)))
+    for name in (*sweep.fixed, *sweep.axes):
+        if name not in known:
+            yield f"{name} is not a parameter; {did_you_mean(name, sorted(known))}"
     for name, values in each(named, sweep.axes).items():
         if name in sweep.fixed:
-            faults.append(f"{name} is both fixed and an axis")
+            yield f"{name} is both fixed and an axis"
         if name in _RESERVED:
-            faults.append(f"{name} cannot be an axis, because the results use this name")
+            yield f"{name} cannot be an axis, because the results use this name"
         if not values or len(set(map(canonical, values))) < len(values):
-            faults.append(str(argument_error(name, "a list of distinct values", values)))
-    return faults
+            yield str(argument_error(name, "a list of distinct values", values))
 
 
 def _faults_of_cells(sweep: Sweep, sizes: set[int]) -> list[str]:

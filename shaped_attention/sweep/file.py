@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.seeds import canonical
+from shaped_attention.sweep.axes import MOST_CELLS
 from shaped_attention.sweep.data import Drawn, decode, digest_of, record_of
-from shaped_attention.sweep.specification import MOST_CELLS, MOST_UNITS, Sweep, Unit
+from shaped_attention.sweep.specification import MOST_UNITS, Sweep, Unit
 
 SCHEMA = {
     "specification": "CREATE TABLE specification (sweep TEXT NOT NULL, digest BLOB NOT NULL)",

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    CancelledError,
-    Executor,
-    Future,
-    wait,
-)
-from contextlib import ExitStack
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import ExitStack, suppress
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from shaped_attention.checks import argument_error, check_count, check_positive, with_types
@@ -42,6 +37,9 @@ _MORE_TRIES = 2
 
 _UNKNOWN = 100
 """Workers of an executor that does not say how many it has."""
+
+
+Pair = tuple[Unit, Task]
 
 
 class Report(NamedTuple):
@@ -126,21 +124,15 @@ def run_sweep(
                 "another file, or --accept-changed-code (accept_changed_code=True)"
             )
         file.begin(now, changed, len(done))
-        deadline = None if limit is None else time.monotonic() + limit
-        bar = progress_bar("sweep", progress, total=sweep.unit_count, initial=len(done))
-        try:
-            with ExitStack() as stack:
-                if executor is None:
-                    here = not devices and workers in (None, 1)
-                    own = Here() if here else Processes(devices or [None] * (workers or 1))
-                    executor = stack.enter_context(own)
-                loop = Loop(file, executor, workers, deadline, stack.enter_context(bar).update)
-                loop.run(unit for unit in sweep.units() if unit not in done)
-        except (BrokenExecutor, CancelledError) as error:
-            raise BrokenExecutor(
-                f"the executor broke ({error}); the units that it finished are in {path}, and "
-                "another run continues"
-            ) from error
+        with ExitStack() as stack:
+            if executor is None:
+                here = not devices and workers in (None, 1)
+                own = Here() if here else Processes(devices or [None] * (workers or 1))
+                executor = stack.enter_context(own)
+            bar = progress_bar("sweep", progress, total=sweep.unit_count, initial=len(done))
+            advance = stack.enter_context(bar).update
+            loop = Loop(file, executor, workers, limit, advance)
+            loop.run(unit for unit in sweep.units() if unit not in done)
     finished = len(done) + loop.finished
     left = sweep.unit_count - finished - loop.failed
     return Report(finished, loop.failed, left, time.monotonic() - began)
@@ -176,55 +168,58 @@ class Loop:
         file: SweepFile,
         executor: Executor,
         workers: int | None,
-        deadline: float | None,
+        seconds: float | None,
         advance: Callable[[], object],
     ) -> None:
-        self.file, self.executor, self.deadline, self.advance = file, executor, deadline, advance
+        self.file, self.executor, self.advance = file, executor, advance
         said = (getattr(executor, name, None) for name in ("_max_workers", "num_workers"))
         self.most = 2 * (workers or next(filter(None, said), _UNKNOWN))
-        self.running = dict[Future[Drawn], tuple[Unit, Task]]()
-        self.again, self.deaths = list[tuple[Unit, Task]](), Counter[Unit]()
+        self.deadline = math.inf if seconds is None else time.monotonic() + seconds
+        self.running, self.ended = dict[Future[Drawn], Pair](), SimpleQueue[Future[Drawn]]()
+        self.again, self.deaths = list[Pair](), Counter[Unit]()
         self.ready, self.written = list[tuple[Unit, Drawn]](), time.monotonic()
         self.finished = self.failed = 0
 
     def run(self, units: Iterator[Unit]) -> None:
         """Run units; those that have ended are written in any case."""
         task = tasks_of(self.file.sweep)
-        pairs = ((unit, task(unit)) for unit in units)
+        each = ((unit, task(unit)) for unit in units)
         # Many are made at a time, while the processor's caches hold what makes them.
-        tasks = chain.from_iterable(iter(lambda: list(islice(pairs, _MOST_READY)), []))
+        pairs = chain.from_iterable(iter(lambda: list(islice(each, _MOST_READY)), []))
         try:
-            while True:
-                while pair := self._next(tasks):
-                    self._submit(*pair)
-                if not self.running:
-                    break
-                ended = [future for future in self.running if future.done()]
-                if not ended:
-                    wait(self.running, _LONGEST_WAIT, FIRST_COMPLETED)
-                for future in ended:
-                    self._take(future)
+            while self._submit(pairs):
+                with suppress(Empty):
+                    self._take(self.ended.get(timeout=_LONGEST_WAIT))
                 waited = time.monotonic() - self.written
                 if len(self.ready) >= _MOST_READY or waited > _LONGEST_WAIT:
                     self._write()
+        except (BrokenExecutor, CancelledError) as error:
+            raise BrokenExecutor(
+                f"the executor broke ({error}); the units that it finished are in "
+                f"{self.file.path}, and another run continues"
+            ) from error
         finally:
-            for future in filter(_came_back, list(self.running)):
-                self._take(future)
+            while not self.ended.empty():
+                with suppress(BrokenExecutor, CancelledError):
+                    self._take(self.ended.get())
             self._write()
 
-    def _next(self, tasks: Iterator[tuple[Unit, Task]]) -> tuple[Unit, Task] | None:
-        """Return the unit that can start now, with its task, if there is one."""
-        alone = self.again or any(self.deaths[unit] for unit, _ in self.running.values())
-        late = self.deadline is not None and time.monotonic() > self.deadline
-        if late or len(self.running) >= (1 if alone else self.most):
-            return None
-        return self.again.pop() if self.again else next(tasks, None)
-
-    def _submit(self, unit: Unit, task: Task) -> None:
-        try:
-            self.running[self.executor.submit(task)] = unit, task
-        except RuntimeError as error:
-            raise BrokenExecutor(str(error)) from error
+    def _submit(self, pairs: Iterator[Pair]) -> bool:
+        """Submit the units that can start now; return whether any runs."""
+        while time.monotonic() < self.deadline:
+            alone = self.again or any(self.deaths[unit] for unit, _ in self.running.values())
+            if len(self.running) >= (1 if alone else self.most):
+                break
+            pair = self.again.pop() if self.again else next(pairs, None)
+            if pair is None:
+                break
+            try:
+                future = self.executor.submit(pair[1])
+            except RuntimeError as error:
+                raise BrokenExecutor(str(error)) from error
+            self.running[future] = pair
+            future.add_done_callback(self.ended.put)
+        return bool(self.running)
 
     def _take(self, future: Future[Drawn]) -> None:
         """Take the result of a unit, or its error."""
@@ -253,8 +248,3 @@ class Loop:
         ready, self.ready, self.written = self.ready, [], time.monotonic()
         if ready:
             self.file.commit(ready)
-
-
-def _came_back(future: Future[Drawn]) -> bool:
-    """Return whether a future has a result."""
-    return future.done() and not future.cancelled() and future.exception() is None

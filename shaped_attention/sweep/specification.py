@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -27,25 +24,20 @@ from pydantic_core import ErrorDetails
 
 from shaped_attention.checks import (
     argument_error,
-    check_finite,
-    check_positive,
-    check_range,
     did_you_mean,
-    names_code,
 )
 from shaped_attention.numerics.seeds import canonical, hashed, seed_from
-from shaped_attention.sweep.cells import DEFAULTS, Cell, kind_of
+from shaped_attention.sweep.axes import MOST_CELLS, Axis
+from shaped_attention.sweep.cells import DEFAULTS, kind_of
+from shaped_attention.sweep.values import each, named, plain, refuse_code
+
+if TYPE_CHECKING:
+    from shaped_attention.sweep.cells import Cell
 
 FORMAT = 1
 """Version of the files; increased when an older one could be misread."""
 
-MOST_CELLS, MOST_UNITS = 100_000, 1_000_000
-
-_SPACES: dict[str, tuple[Callable[..., NDArray[np.float64]], Callable[[str, float], None]]] = {
-    "linspace": (np.linspace, check_finite),
-    "logspace": (np.geomspace, check_positive),
-}
-"""For each table that gives the values of an axis, a function and the check of its ends."""
+MOST_UNITS = 1_000_000
 
 
 class SweepFaultsError(ValueError):
@@ -66,31 +58,6 @@ class Unit(NamedTuple):
     samples: int
 
 
-def _axis(given: Any) -> Any:
-    """Return the values of an axis, given as such or as a table `linspace` or `logspace`."""
-    if not isinstance(given, Mapping):
-        return given
-    kind = next(iter(given), None)
-    if len(given) != 1 or kind not in _SPACES:
-        lists = "a list, {linspace = [first, last, number]} or {logspace = [...]}"
-        raise ValueError(f"give {lists}; {did_you_mean(kind, _SPACES)}")
-    space, check_end = _SPACES[kind]
-    try:
-        first, last, number = given[kind]
-        check_range("the number of values", number, 1, MOST_CELLS)
-        check_end("the first", first)
-        check_end("the last", last)
-        exact = space(first, last, number)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"give {{{kind} = [first, last, number]}} ({error})") from None
-    # 0.3 and not 0.30000000000000004, so that one can select it.
-    short = np.array([float(f"{x:.12g}") for x in exact])
-    values = np.where(np.isclose(short, exact, rtol=1e-14, atol=0.0), short, exact).tolist()
-    whole = isinstance(first, int) and isinstance(last, int) and all(map(float.is_integer, values))
-    return list(map(int, values)) if whole else values
-
-
-Axis = Annotated[list[Any], BeforeValidator(_axis)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda x: (x,) if isinstance(x, str) else x)]
@@ -172,7 +139,7 @@ class Sweep(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _without_arrays(cls, value: Any) -> Any:
-        return each(_plain, value)
+        return each(plain, value)
 
     @field_serializer("fixed", "axes")
     def _with_names(self, value: dict[str, Any]) -> Any:
@@ -265,11 +232,12 @@ class Sweep(BaseModel):
         """Return the arguments of the samplers in a cell; raise ValueError if there are none."""
         values = self._values(cell)
         for name, value in values.items():
-            each(partial(_refuse_code, name), value)
-        layer = {"layer": values["layer"]}
-        known = kind_of(**layer).parameters(**layer)
+            each(partial(refuse_code, name), value)
+        layer = values["layer"]
+        kind = kind_of(layer)
+        known = kind.parameters(layer)
         defaults = {name: value for name, value in DEFAULTS.items() if name in known}
-        return kind_of(**layer).make(defaults | each(named, values) | layer, self.samplers)
+        return kind.make(defaults | each(named, values) | {"layer": layer}, self.samplers)
 
     def _values(self, cell: str) -> dict[str, Any]:
         axes = zip(self.axes.items(), filter(None, cell.split(",")), strict=True)
@@ -317,45 +285,15 @@ class Sweep(BaseModel):
         try:
             entries = json.loads(text)
             version, tokens = entries.pop("format"), entries.pop("tokens")
+            if version != FORMAT or type(tokens) is not int or tokens < 0:
+                raise ValueError("another format")
             sweep = cls.__new__(cls)
             # Its own `__init__` would make the cells.
             BaseModel.__init__(sweep, **entries)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             raise ValueError("its specification is not one that this version writes") from None
-        if version != FORMAT or type(tokens) is not int or tokens < 0:
-            raise ValueError(f"its specification is not of format {FORMAT}")
         sweep._tokens = tokens
         return sweep
-
-
-def each(change: Callable[[Any], Any], value: Any) -> Any:
-    """Return nested lists and mappings with every value in them changed."""
-    if isinstance(value, Mapping):
-        return {name: each(change, entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [each(change, entry) for entry in value]
-    return change(value)
-
-
-def named(value: Any) -> Any:
-    """Return the name by which a file records a function; any other value as it is."""
-    return f"{value.__module__}:{value.__qualname__}" if callable(value) else value
-
-
-def _plain(value: Any) -> Any:
-    """Return a value without NumPy's types; raise ValueError for what has no name in a file."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if callable(value) and (not inspect.isfunction(value) or "<" in value.__qualname__):
-        raise argument_error("layer", "a function at the top level of a module", value)
-    return value
-
-
-def _refuse_code(name: str, value: Any) -> None:
-    if names_code(value):
-        raise argument_error(
-            name, "a function itself: no code that a file names is imported", value
-        )
 
 
 def _sentence(found: ErrorDetails) -> str:

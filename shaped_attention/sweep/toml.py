@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from shaped_attention.checks import function_named, names_code, with_types
 from shaped_attention.io.inputs import read_covariance, read_tokens
@@ -12,7 +11,8 @@ from shaped_attention.io.storage import reason
 from shaped_attention.numerics.covariance import covariance_of
 from shaped_attention.sweep.cells import LAYERS
 from shaped_attention.sweep.file import SweepFile
-from shaped_attention.sweep.specification import Sweep, SweepFaultsError, each
+from shaped_attention.sweep.specification import Sweep, SweepFaultsError
+from shaped_attention.sweep.values import each
 
 
 @with_types
@@ -39,36 +39,29 @@ def read_sweep(path: str | Path) -> Sweep:
             return file.sweep
     try:
         entries = {"fixed": {}, "axes": {}} | tomllib.loads(source.read_text(encoding="utf-8"))
-        tables = [entries["fixed"], entries["axes"]]
-        if not all(isinstance(table, dict) for table in tables):
+        fixed, axes = entries["fixed"], entries["axes"]
+        if not (isinstance(fixed, dict) and isinstance(axes, dict)):
             raise ValueError("fixed, axes: give a table [fixed], and a table [axes]")
-        if not any("layer" in table for table in tables):
+        if "layer" not in fixed | axes:
             raise ValueError(f"layer must be given, fixed or as an axis; {LAYERS}")
-        for table in tables:
+        for table in (fixed, axes):
             if "layer" in table:
-                table["layer"] = each(_imported, table["layer"])
-        _read_files(entries["fixed"], source.parent)
+                table["layer"] = each(
+                    lambda x: function_named(x) if names_code(x) else x, table["layer"]
+                )
+        # Names of files are replaced by what is in them, so that the sweep depends on no files.
+        folder, config = source.parent, fixed.get("config")
+        if isinstance(config, str) and (folder / config).exists():
+            fixed["config"] = str(folder / config)
+        if "token_file" in fixed:
+            if "covariance" in fixed:
+                raise ValueError("token_file, covariance: give exactly one of the two")
+            tokens = read_tokens(folder / str(fixed.pop("token_file")))
+            fixed["covariance"] = covariance_of(tokens)
+        elif isinstance(fixed.get("covariance"), str):
+            fixed["covariance"] = read_covariance(folder / fixed["covariance"])
         return Sweep(**entries)
     except SweepFaultsError as error:
         raise SweepFaultsError(error.faults, str(source)) from None
     except (OSError, ValueError) as error:
         raise SweepFaultsError([reason(error)], str(source)) from None
-
-
-def _imported(layer: Any) -> Any:
-    """Return the function that 'module:function' names; anything else as it is."""
-    return function_named(layer) if names_code(layer) else layer
-
-
-def _read_files(fixed: dict[str, Any], folder: Path) -> None:
-    """Replace the name of a file by its matrix, so that the sweep depends on no files."""
-    config, start = fixed.get("config"), fixed.get("covariance")
-    if isinstance(config, str) and (folder / config).exists():
-        fixed["config"] = str(folder / config)
-    if "token_file" in fixed:
-        if start is not None:
-            raise ValueError("token_file, covariance: give exactly one of the two")
-        tokens = read_tokens(folder / str(fixed.pop("token_file")))
-        fixed["covariance"] = covariance_of(tokens)
-    elif isinstance(start, str):
-        fixed["covariance"] = read_covariance(folder / start)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shaped_attention.libraries import sources_digest, versions
 from shaped_attention.numerics.observables import observables
 from shaped_attention.numerics.result_axis import axis_of, stopping_times
-from shaped_attention.sweep.cells import Cell
 from shaped_attention.sweep.data import Drawn, encode, record_of
 from shaped_attention.sweep.specification import Sweep, Unit
+
+if TYPE_CHECKING:
+    from shaped_attention.sweep.cells import Cell
 
 _FEW = 64
 """Samples from which `estimate` estimates."""
