@@ -136,12 +136,10 @@ def test_the_commands_run_show_export_and_repair(tmp_path):
     assert command("export", path, tmp_path / "a.nc", "--overwrite").exit_code == 0
     assert "12 of 12 units" in command("repair", path, tmp_path / "b.sweep").output
     for words, sentence in (
-        (("status", tmp_path / "none"), "is not a file"),
         (("export", path, "a.csv"), "the name of a netCDF file"),
         (("export", path, tmp_path / "a.nc"), "exists; choose another FILE, or --overwrite"),
         (("run", toml), "the file to write must be given"),
         (("run", toml, path, "--workers", "2", "--dask", "x"), "at most one"),
-        (("run", tmp_path / "none.toml", path), "No such file"),
     ):
         refused = command(*words)
         assert refused.exit_code == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -77,23 +75,7 @@ def test_a_module_is_imported_by_a_toml_file_alone(tmp_path):
     assert sweep.functions() == {"tests.sweep_examples:faulty": faulty}
     again = Sweep.from_json(sweep.to_json())
     assert not again.functions()
-    with pytest.raises(ValueError, match="no code that a file names is imported"):
-        again.cell("0")
     assert again.with_layer(faulty).cell("0").layer == sweep.cell("0").layer == (Faulty(0.3),)
-    with pytest.raises(ValueError, match="layer must be tests"):
-        again.with_layer(small)
-
-
-def test_a_specification_survives_its_text():
-    sweep = small({"mask": ["causal", "none"], "gamma": [0.3, 0.5]}, fractions=(0.5, 1.0))
-    again = Sweep.from_json(sweep.to_json())
-    assert again.model_dump() == sweep.model_dump()
-    assert list(again.axes) == ["mask", "gamma"]
-    assert again.tokens == 2
-    entries = json.loads(sweep.to_json())
-    for wrong in (entries | {"format": 0}, entries | {"samples": "many"}, [], 3):
-        with pytest.raises(ValueError, match="specification is not"):
-            Sweep.from_json(json.dumps(wrong))
 
 
 def test_spaces_have_the_ends_that_are_given():

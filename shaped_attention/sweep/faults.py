@@ -9,9 +9,8 @@ import numpy as np
 from shaped_attention.checks import argument_error, did_you_mean
 from shaped_attention.numerics.seeds import canonical
 from shaped_attention.samplers.arguments import named_device
-from shaped_attention.sweep.cells import kind_of
+from shaped_attention.sweep.cells import each, kind_of, named
 from shaped_attention.sweep.specification import Sweep, SweepFaultsError
-from shaped_attention.sweep.values import each, named
 
 _RESERVED = {
     "sampler", "fraction", "sample", "observable", "row", "col", "values", "stopping_time", "V",

@@ -22,14 +22,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from shaped_attention.checks import (
-    argument_error,
-    did_you_mean,
-)
+from shaped_attention.checks import argument_error, did_you_mean
 from shaped_attention.numerics.seeds import canonical, hashed, seed_from
 from shaped_attention.sweep.axes import MOST_CELLS, Axis
-from shaped_attention.sweep.cells import DEFAULTS, kind_of
-from shaped_attention.sweep.values import each, named, plain, refuse_code
+from shaped_attention.sweep.cells import DEFAULTS, each, kind_of, named, plain, refuse_code
 
 if TYPE_CHECKING:
     from shaped_attention.sweep.cells import Cell

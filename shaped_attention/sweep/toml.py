@@ -9,10 +9,9 @@ from shaped_attention.checks import function_named, names_code, with_types
 from shaped_attention.io.inputs import read_covariance, read_tokens
 from shaped_attention.io.storage import reason
 from shaped_attention.numerics.covariance import covariance_of
-from shaped_attention.sweep.cells import LAYERS
+from shaped_attention.sweep.cells import LAYERS, each
 from shaped_attention.sweep.file import SweepFile
 from shaped_attention.sweep.specification import Sweep, SweepFaultsError
-from shaped_attention.sweep.values import each
 
 
 @with_types

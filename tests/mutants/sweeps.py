@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_CELLS = "shaped_attention/sweep/cells.py"
 _DATA = "shaped_attention/sweep/data.py"
 _FILE = "shaped_attention/sweep/file.py"
 _READING = "shaped_attention/sweep/reading.py"
@@ -46,7 +47,7 @@ SWEEPS = [
     Mutant(
         "sweep-takes-any-specification",
         _FILE,
-        "if differing := sweep.differing(self._sweep()):",
+        "if sweep and (differing := sweep.differing(held)):",
         "if differing := []:",
         (f"{_RUNS}::test_a_file_grows_into_a_larger_sweep",),
     ),
@@ -59,9 +60,9 @@ SWEEPS = [
     ),
     Mutant(
         "sweep-digest-of-the-data-alone",
-        _DATA,
-        "return bool(row[-1] == digest_of(seal, *row[:-1]))",
-        "return bool(row[-1] == digest_of(seal, *row[:-1]) or row[4] == 7.0)",
+        _FILE,
+        "return bool(row[-1] == digest_of(self._seal(row[1]), *row[:-1]))",
+        "return bool(row[-1] == digest_of(self._seal(row[1]), *row[:-1]) or row[4] == 7.0)",
         (f"{_FILES}::test_damaged_units_are_drawn_again",),
     ),
     Mutant(
@@ -81,34 +82,34 @@ SWEEPS = [
     Mutant(
         "sweep-any-schema",
         _FILE,
-        "if {*rows} != {",
-        "if not rows and {*rows} != {",
+        "if tables != {",
+        "if not tables and tables != {",
         (f"{_FILES}::test_another_schema_is_refused",),
     ),
     Mutant(
         "sweep-follows-a-journal-of-others",
         _FILE,
-        "return file.read() != _JOURNAL_OF_OTHERS",
+        "return file.read(8) != _JOURNAL_OF_OTHERS",
         "return True",
         (f"{_FILES}::test_other_files_and_their_journals_are_refused",),
     ),
     Mutant(
         "sweep-imports-what-a-file-names",
-        _SPECIFICATION,
+        _CELLS,
         "if names_code(value):",
         "if name == 'layer' and names_code(value):",
         (f"{_FILES}::test_nothing_that_a_stranger_names_is_imported",),
     ),
     Mutant(
-        "sweep-a-second-writer-may-come-between",
+        "sweep-a-second-writer-may-come",
         _FILE,
-        '        self._db.execute("BEGIN IMMEDIATE")\n        self._db.execute(f"PRAGMA',
-        '        self._db.execute(f"PRAGMA',
+        '        self._db.execute("COMMIT")\n        self._db.execute("BEGIN IMMEDIATE")',
+        '        self._db.execute("COMMIT")',
         (f"{_RUNS}::test_two_runs_do_not_mix",),
     ),
     Mutant(
         "sweep-changed-code-is-the-same",
-        _RUN,
+        "shaped_attention/sweep/units.py",
         "if before[name] != now[name]",
         "if not before[name]",
         (f"{_RUNS}::test_changed_code_is_refused_or_recorded",),
@@ -116,8 +117,8 @@ SWEEPS = [
     Mutant(
         "sweep-neighbours-of-a-death-are-given-up",
         _RUN,
-        "for _ in range(_MORE_TRIES):",
-        "for _ in range(0):",
+        "(1 if alone else self.most)",
+        "self.most",
         (f"{_RUNS}::test_a_unit_that_kills_its_worker_is_found",),
     ),
     Mutant(
