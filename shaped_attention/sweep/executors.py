@@ -7,6 +7,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
@@ -76,7 +77,9 @@ def _begin_worker(devices: Any) -> None:
     units.own_device = devices.get()
     # The parent handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # for torch, which takes seconds to load, if it comes
+    if "torch" in sys.modules:
+        torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
