@@ -24,7 +24,6 @@ from shaped_attention.checks import (
 )
 from shaped_attention.numerics.covariance import check_covariance, equicorrelated
 from shaped_attention.samplers.chain import simulate_chain
-from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.sde import count_steps, integrate_sde
 from shaped_attention.samplers.specification import Options, specify
 
@@ -117,8 +116,12 @@ class CellOfLayer:
             settings |= {"horizon": self.horizon, "step": self.step}
             return integrate_sde(self.layer, self.v0, **settings)
         settings |= {"width": self.width, "depth": self.depth}
-        simulate = simulate_chain if sampler == "chain" else simulate_network
-        return simulate(self.layer, self.v0, **settings)
+        if sampler == "chain":
+            return simulate_chain(self.layer, self.v0, **settings)
+        # It loads torch, which takes seconds.
+        from shaped_attention.samplers.network import simulate_network
+
+        return simulate_network(self.layer, self.v0, **settings)
 
 
 def _argument(name: str, value: Any) -> Any:

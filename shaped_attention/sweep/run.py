@@ -110,7 +110,7 @@ def run_sweep(
     limit = sweep.seconds if seconds is None else seconds
     if limit is not None:
         check_positive("seconds", limit)
-    for device in devices or (sweep.device,):
+    for device in devices or {sweep.device} - {"cpu"}:  # other names load torch
         check_device(device)
         if named_device(device).type != named_device(sweep.device).type:
             raise argument_error("devices", f"of the type of the sweep's, {sweep.device}", devices)
