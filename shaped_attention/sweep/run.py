@@ -207,8 +207,8 @@ class Loop:
     def _submit(self, pairs: Iterator[Pair]) -> bool:
         """Submit the units that can start now; return whether any runs."""
         while time.monotonic() < self.deadline:
-            alone = self.again or any(self.deaths[unit] for unit, _ in self.running.values())
-            if len(self.running) >= (1 if alone else self.most):
+            died = self.deaths and any(self.deaths[unit] for unit, _ in self.running.values())
+            if len(self.running) >= (1 if self.again or died else self.most):
                 break
             pair = self.again.pop() if self.again else next(pairs, None)
             if pair is None:

@@ -117,7 +117,7 @@ SWEEPS = [
     Mutant(
         "sweep-neighbours-of-a-death-are-given-up",
         _RUN,
-        "(1 if alone else self.most)",
+        "(1 if self.again or died else self.most)",
         "self.most",
         (f"{_RUNS}::test_a_unit_that_kills_its_worker_is_found",),
     ),
