@@ -78,7 +78,7 @@ def test_chains_approach_the_limit(name):
     assert smallest(chain(LAYERS[name], 256, 4000), limit(LAYERS[name], 4000)) > 0.01 / 3
 
 
-@pytest.mark.parametrize("name", ["attention", "causal, then MLP", "heads"])
+@pytest.mark.parametrize("name", ["attention", "heads"])
 def test_the_relaxing_variances_matter(name):
     """Negative control: the limit of post-norm in place of pre-norm, at 20,000 samples."""
     wrong = LAYERS[f"after, {name}"]
@@ -128,10 +128,11 @@ def test_a_step_has_the_moments_of_drift_and_diffusion(name):
     Without the correction for relaxing variances the drift is 6 standard errors off.
     """
     layer, h, count = LAYERS[name], 0.01, 1_600_000
-    result = sa.integrate_sde(
-        layer, R0, horizon=2 * h, step=h, samples=count, seed=3, method="direct", save_every=1
-    )
-    change = (result.V.values[1] - R0)[:, [1, 2, 2], [0, 0, 1]]
+    with pytest.warns(UserWarning, match="one Euler step covers the whole"):
+        result = sa.integrate_sde(
+            layer, R0, horizon=h, step=h, samples=count, seed=3, method="direct"
+        )
+    change = (result.V.values[-1] - R0)[:, [1, 2, 2], [0, 0, 1]]
     drift, diffusion = sa.drift(layer, R0), sa.diffusion(layer, R0)
     wanted = drift[[1, 2, 2], [0, 0, 1]]
     error = change.std(axis=0) / math.sqrt(count) / h
