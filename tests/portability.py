@@ -2,8 +2,8 @@
 
 Other processors round differently: they have vectors of other lengths, no fused multiplication and
 addition, or other kernels in their libraries. The switches of the compiler, torch, NumPy and the
-BLAS libraries make one machine behave like several. `--module benchmarks.speed` measures as they
-do.
+BLAS libraries make one machine behave like several; a setting under which it behaves as it does by
+itself is skipped. `--module benchmarks.speed` measures as they do.
 """
 
 from __future__ import annotations
