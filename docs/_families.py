@@ -80,7 +80,7 @@ def _cells(model: Model) -> list[str]:
 def _positions(model: Model, attentions: list[ShapedAttention]) -> str:
     if model.embedding.position_std:
         return "learned"
-    if attentions[0].scores.position_bias is not None:
+    if attentions[0].position_bias is not None:
         return "ALiBi"
     shares = {0.0 if part.rope is None else part.rope.share for part in attentions}
     share = max(shares)
@@ -100,6 +100,6 @@ def _attention(attentions: list[ShapedAttention]) -> str:
         words.append("one key head" if first.heads_per_key == first.heads else "grouped keys")
     if first.qk_norm is not None:
         words.append("QK-norm")
-    if first.scores.softcap is not None:
+    if first.softcap is not None:
         words.append("soft cap")
     return ", ".join(words)

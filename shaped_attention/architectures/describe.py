@@ -118,13 +118,13 @@ def _block(block: Any, width: int) -> list[str]:
 def _attention(block: ShapedAttention, width: int) -> list[str]:
     heads = f"{block.heads} heads of size {block.values(width)}"
     if block.heads_per_key > 1:
-        heads += f", {block.sizes.kv_heads} of keys and values"
+        heads += f", {block.kv_heads} of keys and values"
     details, more = [_mask(block.mask)], []
-    terms, rope, norm = block.scores, block.rope, block.qk_norm
-    if terms.position_bias is not None:
-        details.append("ALiBi" if isinstance(terms.position_bias, str) else "position bias")
-    if terms.softcap is not None:
-        details.append(f"logits capped at {terms.softcap:g}")
+    rope, norm = block.rope, block.qk_norm
+    if block.position_bias is not None:
+        details.append("ALiBi" if isinstance(block.position_bias, str) else "position bias")
+    if block.softcap is not None:
+        details.append(f"logits capped at {block.softcap:g}")
     rotated = 1.0
     if rope is not None:
         more.append(f"{_rope(rope, block.keys(width))}{_scaling(rope)}")

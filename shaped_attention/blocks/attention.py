@@ -112,9 +112,6 @@ class ShapedAttention(AttentionFields, Block):
         is not added; w is not subtracted; tau is tau_0 sqrt(n_k)) the networks and their chain
         exist, but the limit does not.
 
-    sizes, scores, shaping
-        Groups of the arguments above, as fields of the block (`blocks.attention_fields`).
-
     Raises
     ------
     ValueError
@@ -148,9 +145,9 @@ class ShapedAttention(AttentionFields, Block):
                     f"{name} must have shape ({tokens}, {tokens}) for {tokens} tokens; got "
                     f"{(len(array),) * 2}"
                 )
-        if width is not None and self.sizes.head_size is None and width % self.heads:
+        if width is not None and self.head_size is None and width % self.heads:
             raise argument_error("width", f"a multiple of heads={self.heads}", width)
-        if self.rope is not None and (width is not None or self.sizes.fixed_keys is not None):
+        if self.rope is not None and (width is not None or self.fixed_keys is not None):
             self.rope.pairs(self.keys(width or 0), tokens)
 
     def weights(self, tokens: int, head: int = 0) -> Float[Tensor, "m m"]:
@@ -164,8 +161,8 @@ class ShapedAttention(AttentionFields, Block):
     def softmax(self, logits: M, head: int = 0) -> M:
         """Return the softmax of bounded logits plus the bias, over the tokens that are seen."""
         bias = self.bias(head)
-        if self.scores.softcap is not None:
-            logits = self.scores.softcap * tanh(logits / self.scores.softcap)
+        if self.softcap is not None:
+            logits = self.softcap * tanh(logits / self.softcap)
         if bias is not None:
             logits = logits + constant(bias_array(bias, logits.shape[-1]), like=logits)
         return softmax(logits, allowed(self.mask, logits.shape[-1]))
@@ -173,7 +170,7 @@ class ShapedAttention(AttentionFields, Block):
     def mix(self, logits: M, head: int = 0) -> M:
         """Return ``softmax(logits + bias) - w``, which is A - I."""
         seen = self.softmax(logits, head)
-        if not self.shaping.centring:
+        if not self.centring:
             return seen
         w = centre(self.mask, self.bias(head), logits.shape[-1])
         return seen - constant(w, like=logits)
@@ -181,9 +178,9 @@ class ShapedAttention(AttentionFields, Block):
     def attend(self, logits: M, values: M, head: int = 0) -> M:
         """Return A times the values."""
         # An override may take the logits only, as long as all heads are alike.
-        apart = is_per_head(self.scores.position_bias, self.heads)
+        apart = is_per_head(self.position_bias, self.heads)
         mixed = (self.mix(logits, head) if apart else self.mix(logits)) @ values
-        return values + mixed if self.shaping.identity else mixed
+        return values + mixed if self.identity else mixed
 
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the branch.
@@ -211,9 +208,9 @@ class ShapedAttention(AttentionFields, Block):
             )
 
         for h in range(self.heads):
-            queries.append(scored("queries", h, self.scores.query_bias))
+            queries.append(scored("queries", h, self.query_bias))
             if h % share == 0:
-                keys.append(scored("keys", h // share, self.scores.key_bias))
+                keys.append(scored("keys", h // share, self.key_bias))
                 values.append(project(tokens, size, "values", h // share) / root)
         queries, keys = prepared(self, queries), prepared(self, keys)
         # From the last on, so that what was drawn for a head is freed before the next one's.

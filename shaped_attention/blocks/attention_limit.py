@@ -181,17 +181,17 @@ class AttentionLimit(Limit):
 
 def attention_limit(block: AttentionFields) -> Limit | str:
     """Return the limit of attention, or the reason why it does not exist."""
-    shaping, rope, norm, size = block.shaping, block.rope, block.qk_norm, block.sizes.fixed_keys
-    if not shaping.identity:
+    rope, norm, size = block.rope, block.qk_norm, block.fixed_keys
+    if not block.identity:
         return "without the identity a layer changes V by order 1, not 1/n (identity=False)"
-    if not shaping.centring:
+    if not block.centring:
         return "without centring a layer changes V by order 1, not 1/n (centring=False)"
-    if not shaping.scaled_temperature:
+    if not block.scaled_temperature:
         return (
             "at temperature tau_0 sqrt(n_k) softmax(Y / tau) is random of order 1 "
             "(scaled_temperature=False)"
         )
-    if is_per_head(block.scores.position_bias, block.heads):
+    if is_per_head(block.position_bias, block.heads):
         return "none is derived for heads with different position biases (position_bias)"
     if rope is not None and rope.changed.keys() & _NOT_DERIVED:
         return (
@@ -217,18 +217,18 @@ def attention_limit(block: AttentionFields) -> Limit | str:
     angles = rope.turning if rope is not None and rope.share > 0.0 else None
     if rope is not None and isinstance(angles, float) and size is not None:
         angles = tuple(rope.pairs(size).tolist())
-    key_bias = block.scores.key_bias if angles is not None or norm is not None else 0.0
+    key_bias = block.key_bias if angles is not None or norm is not None else 0.0
     moments = ScoreMoments(
         block.mask,
         block.bias(),
-        float(block.scores.query_bias),
+        float(block.query_bias),
         float(key_bias),
         cast("Angles | None", angles),
         1.0 if rope is None or angles is None else float(rope.share),
         None if norm is None else float(norm.eps),
         sizes,
     )
-    fluctuation = block.heads_per_key / (block.sizes.value_ratio or 1.0)
+    fluctuation = block.heads_per_key / (block.value_ratio or 1.0)
     return AttentionLimit(moments, block.heads, block.output_projection, fluctuation)
 
 

@@ -35,11 +35,11 @@ class ShapedAttentionModule(nn.Module):
         self.key = _gaussian((width, size), generator)
         self.value = _gaussian((width, width), generator)
         self.output = _gaussian((width, width), generator) if block.output_projection else None
-        self.query_bias = _bias(size, block.scores.query_bias, generator)
-        self.key_bias = _bias(size, block.scores.key_bias, generator)
+        self.query_bias = _bias(size, block.query_bias, generator)
+        self.key_bias = _bias(size, block.key_bias, generator)
         self.gamma = nn.Parameter(torch.tensor(float(at_depth(block, 0.0).gamma)))
-        self.identity = nn.Parameter(torch.tensor(float(block.shaping.identity)))
-        self.centring = nn.Parameter(torch.tensor(float(block.shaping.centring)))
+        self.identity = nn.Parameter(torch.tensor(float(block.identity)))
+        self.centring = nn.Parameter(torch.tensor(float(block.centring)))
 
     def forward(self, tokens: Float[Tensor, "*B m n"]) -> Float[Tensor, "*B m n"]:
         """Apply the block."""

@@ -178,7 +178,7 @@ ATTENTION = [
     Mutant(
         "attention-identity-in-the-softmax",
         _ATTENTION,
-        "return values + mixed if self.shaping.identity else mixed",
+        "return values + mixed if self.identity else mixed",
         "return 2.0 * values + mixed if self.identity else mixed",
         ("test_real_weights.py::test_attention[block0-formula0]",),
     ),
@@ -213,8 +213,8 @@ ATTENTION = [
     Mutant(
         "soft-cap-of-one",
         _ATTENTION,
-        "logits = self.scores.softcap * tanh(logits / self.scores.softcap)",
-        "logits = tanh(logits / self.scores.softcap)",
+        "logits = self.softcap * tanh(logits / self.softcap)",
+        "logits = tanh(logits / self.softcap)",
         ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[soft cap]",),
     ),
     Mutant(

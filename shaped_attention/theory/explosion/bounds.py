@@ -79,8 +79,8 @@ def bounds_of(layer: Layer, v0: Matrix) -> Bounds | None:
         return None
     attention = [block for block in inner if isinstance(block, ShapedAttention)]
     for block in attention:
-        varied = block.rope is not None or block.scores.position_bias is not None or block.qk_norm
-        if varied or block.scores.query_bias > 0.0:
+        varied = block.rope is not None or block.position_bias is not None or block.qk_norm
+        if varied or block.query_bias > 0.0:
             return None
     m = len(v0)
     masks = [allowed(block.mask, m) for block in attention]
