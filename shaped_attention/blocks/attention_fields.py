@@ -42,6 +42,9 @@ from shaped_attention.checks import (
 _LARGEST_TAU0 = 1e100
 """Beyond, the square of a temperature overflows."""
 
+_OF_VALUES = {"rope_share": 1.0, "qk_norm_eps": 0.0}
+"""Defaults of arguments that rotation or QK-norm have, if these do not say otherwise."""
+
 _SHAPING = ("identity", "centring", "scaled_temperature")
 
 
@@ -80,7 +83,10 @@ class _NamedErrors(ABCMeta):
     def __signature__(cls) -> inspect.Signature:
         """The arguments of the block, without itself."""
         whole = inspect.signature(cls.__init__)  # type: ignore[misc]
-        return whole.replace(parameters=list(whole.parameters.values())[1:])
+        known = [
+            x.replace(default=_OF_VALUES.get(x.name, x.default)) for x in whole.parameters.values()
+        ]
+        return whole.replace(parameters=known[1:])
 
     def __call__(cls, *arguments: Any, **named: Any) -> Any:
         bound_arguments(cls.__name__, cls.__signature__, arguments, named)
@@ -109,7 +115,7 @@ class AttentionFields(metaclass=_NamedErrors):
     rope: _Rope = None
     rope_share: float | None = None
     position_bias: _Bias = None
-    qk_norm: _Norm = None
+    qk_norm: _Norm = False  # type: ignore[assignment]
     qk_norm_eps: float | None = None
     softcap: float | None = None
 
@@ -148,18 +154,16 @@ class AttentionFields(metaclass=_NamedErrors):
         values = {
             "mask": checked_mask(self.mask),
             "position_bias": checked_bias(self.position_bias, self.heads),
-            **self._with("rope", rope, "rope_share", "share", 1.0),
-            **self._with("qk_norm", norm, "qk_norm_eps", "eps", 0.0),
+            **self._with("rope", rope, "rope_share", "share"),
+            **self._with("qk_norm", norm, "qk_norm_eps", "eps"),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self._check()
 
-    def _with(
-        self, name: str, value: Any, short: str, entry: str, default: float
-    ) -> dict[str, Any]:
+    def _with(self, name: str, value: Any, short: str, entry: str) -> dict[str, Any]:
         """Return a value with the field that is an argument of its own, if that is given."""
-        given = getattr(self, short)
+        given, default = getattr(self, short), _OF_VALUES[short]
         if value is None:
             if given not in (None, default):
                 raise argument_error(short, f"the default without {name}", given)
