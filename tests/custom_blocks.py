@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from shaped_attention import Block, Limit, ShapedAttention
@@ -82,7 +81,7 @@ class SigmoidAttention(Block):
     def branch(self, p, tokens, project):
         n = tokens.shape[-1]
         scores = project(tokens, n) @ project(tokens, n).mT / n
-        return self.attend(p, scores, n, project(tokens, n) / math.sqrt(n))
+        return self.attend(p, scores, n, project(tokens, n) / n**0.5)
 
 
 @dataclass(frozen=True)

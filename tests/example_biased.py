@@ -6,7 +6,6 @@ softmax at B are those at 0 with w for 1/m, so A_1 = w o (G - rowmean G) / tau_0
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +65,7 @@ class BiasedAttention(Block):
     def branch(self, p, tokens, project):
         n = tokens.shape[-1]
         scores = project(tokens, n) @ project(tokens, n).mT / n
-        return self.attend(scores / (p.tau0 * n), project(tokens, n) / math.sqrt(n))
+        return self.attend(scores / (p.tau0 * n), project(tokens, n) / n**0.5)
 
 
 def sloped_layer(gamma, slope, t=range(3)):

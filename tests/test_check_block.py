@@ -22,8 +22,6 @@ from shaped_attention.statistics.block_checks.report import (
     untested,
 )
 from tests.custom_blocks import (
-    Doubled,
-    Hotter,
     LinearAttention,
     LinearAttentionLimit,
     SigmoidAttention,
@@ -168,8 +166,6 @@ class Mixed(Linear):
 
 WRONG = {
     "mixed": (Mixed(0.5), {"single samples"}),
-    "temperature": (Hotter(0.35), {"overridden methods and limit"}),
-    "mix": (Doubled(0.35), {"overridden methods and limit"}),
     "ranges": (Unchecked(0.5), {"ranges of parameters"}),
     "drift": (limited(LinearAttention, TwiceTheDrift)(0.6, 0.5), {"drift from one wide layer"}),
     "rate": (limited(Linear, MoreNoise)(0.5), {"diffusion from one wide layer"}),

@@ -82,25 +82,27 @@ def test_what_is_derived_for_the_clock_is_what_attention_describes(options):
     assert (ratio < 8.0).all()
 
 
-REFUSING = {
+CALLS = {
     "drift": lambda block: sa.drift(block, V0),
-    "sde": lambda block: sa.integrate_sde(block, V0, horizon=0.1, step=0.1, samples=2),
-    "law": lambda block: sa.explosion_law(block, V0),
-    "normalised": lambda block: sa.drift(sa.Normalised(block), V0),
+    "normalised": lambda block: sa.drift(sa.Normalised(block), sa.equicorrelated(2, 0.3)),
     "parallel": lambda block: sa.drift(sa.Parallel(block, sa.ShapedMLP(0.5)), V0),
 }
 
 
-@pytest.mark.parametrize("kind", [Hotter, Doubled, HotterByMixin])
-@pytest.mark.parametrize("call", REFUSING)
-def test_a_class_that_overrides_does_not_inherit_the_limit(call, kind):
-    method = "mix" if kind is Doubled else "temperature"
-    words = f"{kind.__name__} overrides {method} of ShapedAttention but does not declare limit"
-    with pytest.raises(ValueError, match=words):
-        REFUSING[call](kind(0.35, 1.0))
-    faces = sa.explain(kind(0.35))
-    assert words in faces.limit
-    assert "compiled" in faces.chain
+@pytest.mark.parametrize("kind", [Hotter, HotterByMixin])
+@pytest.mark.parametrize("call", CALLS)
+def test_the_limit_of_a_class_that_overrides_is_its_own(call, kind):
+    """It is that of the doubled temperature, and not that of the parent."""
+    ours = CALLS[call](kind(0.35, 1.0))
+    np.testing.assert_allclose(ours, CALLS[call](sa.ShapedAttention(0.35, 2.0)), rtol=1e-10)
+    assert np.abs(ours - CALLS[call](sa.ShapedAttention(0.35, 1.0))).max() > 1e-4
+    assert "compiled" in sa.explain(kind(0.35)).limit
+
+
+def test_the_noise_of_twice_the_softmax_is_four_times_that_of_one():
+    linear = sa.diffusion(Linear(0.5), V0)
+    once = sa.diffusion(sa.ShapedAttention(0.5), V0) - linear
+    np.testing.assert_allclose(sa.diffusion(Doubled(0.5), V0) - linear, 4.0 * once, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [Hotter, Doubled])

@@ -108,7 +108,14 @@ def shaped_gate(function: Activation, z: M, s: Any, bias: float) -> M:
 
 
 def mean_square(function: Callable[[Tensor, Any], Tensor], s: Any) -> Any:
-    """Return E f(g, s)^2 for a standard normal g; s is a number, a `Scalar` or a tensor."""
+    """Return E f(g, s)^2 for a standard normal g; s is a number, a `Scalar` or a tensor.
+
+    If s grows with the width while a limit is derived, the mean is a series too.
+    """
+    if hasattr(s, "grows"):
+        from shaped_attention.blocks.limits.hidden import mean_square as expanded
+
+        return expanded(function, s)
     if isinstance(s, Scalar):
 
         def at_depths(depths: Depths) -> Any:

@@ -192,7 +192,7 @@ class ShapedAttention(AttentionFields, Block):
         logits, values = self._logits_and_values(p, tokens, project)
         heads = [self.attend(x, values[h // self.heads_per_key], h) for h, x in enumerate(logits)]
         branch = torch.cat(heads, dim=-1) if self.heads > 1 else heads[0]
-        mixed = math.sqrt(self.heads * self.values(n))
+        mixed = (self.heads * self.values(n)) ** 0.5
         return project(branch, n, "output") / mixed if self.output_projection else branch
 
     def _logits_and_values(

@@ -7,7 +7,6 @@ Rotation and QK-norm are values (`rotations.Rope`, `QKNorm`), of which some fiel
 from __future__ import annotations
 
 import inspect
-import math
 from abc import ABCMeta
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from shaped_attention.blocks.parameters import (
     Parameter,
     Parameters,
+    Width,
     check_parameter,
     check_weights,
     extremes,
@@ -224,18 +224,23 @@ class AttentionFields(metaclass=_NamedErrors):
         """Return the position bias of a head, (m, m) or for any number of tokens, or None."""
         return head_bias(self.position_bias, self.heads, head)
 
-    def values(self, width: int) -> int:
-        """Return d_h."""
+    def values(self, width: Width) -> Width:
+        """Return d_h; that of a growing width is a part of it."""
+        if hasattr(width, "grows"):
+            whole: Any = width
+            columns: Width = whole * ((self.value_ratio or 1.0) / self.heads)
+            return columns
         return self.head_size if self.head_size is not None else width // self.heads
 
-    def keys(self, width: int) -> int:
+    def keys(self, width: Width) -> Width:
         """Return n_k."""
-        return self.key_size if self.key_size is not None else self.values(width)
+        fixed = self.fixed_keys
+        return self.values(width) if fixed is None else fixed
 
-    def temperature(self, p: Parameters, width: int) -> Any:
+    def temperature(self, p: Parameters, width: Width) -> Any:
         """Return tau, by which the logits are divided."""
         scaled = width if self.scaled_temperature else 1
-        return p.tau0 * math.sqrt(scaled * self.keys(width))
+        return p.tau0 * (scaled * self.keys(width)) ** 0.5
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that make this block, in short form if they have one."""

@@ -9,22 +9,17 @@ has been traced into a program.
   the weights are real; on rows of revealed spaces (`shaped_attention.rows`) the same text is
   the step of the exact chain, whose random numbers do not grow with n.
 - `limit` describes dV = b(V) dt + noise for the factor (`Limit`), or is the reason why there is no
-  limit, as the end of a sentence.
+  limit, as the end of a sentence. It is derived from the branch (`shaped_attention.blocks.limits`),
+  unless a block gives its own, which may be faster.
 
 All parameters arrive as `p`, whose attributes are the block's fields: numbers that may change with
 depth. A description may branch on sizes and on fields that are not parameters, never on entries.
 
-As an example, the block X' = lambda X + gamma X W / sqrt n. Its V' - V has the cross term 2 gamma^2
-(1 - gamma^2) and the Wishart term gamma^4, so that k = gamma^2 (2 - gamma^2) and b = 0::
-
-    class LinearLimit(Limit):
-        def linear_rate(self, p):
-            return p.gamma**2 * (2 - p.gamma**2)
+As an example, the block X' = lambda X + gamma X W / sqrt n::
 
     @dataclass(frozen=True)
     class Linear(Block):
         gamma: float
-        limit = LinearLimit()
 
         def branch(self, p, tokens, project):
             n = tokens.shape[-1]
@@ -104,14 +99,9 @@ class Block(ABC):
             """Weight of the branch."""
 
         @property
-        def limit(self) -> Limit | str:
-            """The limit, or the reason why the block has no limit."""
-
-        @property
         def fixed(self) -> tuple[str, ...]:
             """Fields that neither change with depth nor have derivatives."""
     else:
-        limit = "its limit is not given"
         fixed = ()
     overridden: ClassVar[tuple[str, ...]] = ()
     """Parts of the mathematics that a class changes in one that it derives from."""
@@ -135,6 +125,20 @@ class Block(ABC):
     @abstractmethod
     def branch(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Return the branch of the tokens, with real weight matrices."""
+
+    @property
+    def limit(self) -> Limit | str:
+        """The limit, derived from the branch, or the reason why there is none."""
+        if "_limit" not in vars(self):
+            from shaped_attention.blocks.limits.derived import limit_from_branch
+
+            vars(self)["_limit"] = limit_from_branch(self)
+        found: Limit | str = vars(self)["_limit"]
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields; what is derived from them is derived anew."""
+        return {name: value for name, value in vars(self).items() if name != "_limit"}
 
     @property
     def no_chain(self) -> str:

@@ -1,7 +1,7 @@
-"""What a block must not inherit in silence from a block whose mathematics it overrides.
+"""What a block does not inherit from a block whose mathematics it overrides: its limit.
 
-The limit rests on the other methods. A class that overrides one of these declares its own limit, or
-says that the parent's still holds, as in ``limit = Parent.limit``.
+The limit rests on the other methods. That of a class that overrides one of these is derived from
+its branch, unless it declares one, as in ``limit = Parent.limit``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NOT_MATHEMATICS = frozenset({
 
 
 def withdraw_inherited(cls: type, base: type) -> None:
-    """Replace what a class inherits, and need not be true of it, by the reason why it has none.
+    """Derive the limit of a class whose mathematics is not that of its parent.
 
     `base` is the class of all blocks, on which nothing rests.
     """
@@ -31,17 +31,8 @@ def withdraw_inherited(cls: type, base: type) -> None:
         return
     declared = {name for kind in ahead for name in vars(kind)}
     cls.overridden = tuple(dict.fromkeys((*parent.overridden, *overridden)))  # type: ignore[attr-defined]
-    if "limit" not in declared and not isinstance(parent.limit, str):  # type: ignore[attr-defined]
-        cls.limit = _reason(cls, parent, overridden)  # type: ignore[attr-defined]
-
-
-def _reason(cls: type, parent: type, overridden: list[str]) -> str:
-    *first, last = overridden
-    names = f"{', '.join(first)} and {last}" if first else last
-    return (
-        f"{cls.__name__} overrides {names} of {parent.__name__} but does not declare limit; "
-        f"if the inherited one still holds, add `limit = {parent.__name__}.limit` to the class"
-    )
+    if "limit" not in declared:
+        cls.limit = base.limit  # type: ignore[attr-defined]
 
 
 def _overrides_mathematics(cls: type, name: str, parent: type) -> bool:

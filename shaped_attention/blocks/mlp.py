@@ -35,6 +35,7 @@ from shaped_attention.blocks.mlp_limit import HiddenLimit, ReLULimit, SmoothLimi
 from shaped_attention.blocks.parameters import (
     Parameter,
     Parameters,
+    Width,
     at_depth,
     check_parameter,
     check_weights,
@@ -179,7 +180,7 @@ class ShapedMLP(Block):
         square = (second / first) ** 2
         return SmoothLimit(self.hidden_ratio, 0.25 * square, 0.5 * square, 0.5 * third / first)
 
-    def units(self, width: int) -> int:
+    def units(self, width: Width) -> Width:
         """Return the number of hidden units at a width."""
         return round(self.hidden_ratio * width) if self.hidden is None else self.hidden
 
@@ -204,20 +205,20 @@ class ShapedMLP(Block):
                 both = f"c_plus={self.c_plus!r}, c_minus={self.c_minus!r}"
                 raise ValueError(f"{both}: at width {width} both slopes of the activation vanish")
 
-    def slopes(self, p: Parameters, width: int) -> tuple[Any, Any]:
+    def slopes(self, p: Parameters, width: Width) -> tuple[Any, Any]:
         """Return ``s_+`` and ``s_-`` of the shaped ReLU at a width."""
-        root = math.sqrt(width)
+        root = width**0.5
         return 1.0 + p.c_plus / root, 1.0 + p.c_minus / root
 
-    def activated(self, p: Parameters, x: M, width: int) -> M:
+    def activated(self, p: Parameters, x: M, width: Width) -> M:
         """Return s(x), or the factor of u in a gated unit, entry by entry."""
         if self.activation == SHAPED_RELU:
             return leaky(x, *self.slopes(p, width))
         return self._smooth(x, self._radius(p, width))
 
-    def _radius(self, p: Parameters, width: int) -> Any:
+    def _radius(self, p: Parameters, width: Width) -> Any:
         """Return r, or None for a plain activation."""
-        return None if self.scale is None else p.scale * math.sqrt(width)
+        return None if self.scale is None else p.scale * width**0.5
 
     def _smooth(self, x: M, radius: Any) -> M:
         if radius is None:
@@ -230,7 +231,7 @@ class ShapedMLP(Block):
         """Return 1 / c, the mean square of a hidden unit at V_aa = 1, at a relative depth."""
         return float(self._mean_square(at_depth(self, depth), width))
 
-    def _mean_square(self, p: Parameters, width: int) -> Any:
+    def _mean_square(self, p: Parameters, width: Width) -> Any:
         if self.activation == SHAPED_RELU:
             plus, minus = self.slopes(p, width)
             return (plus**2 + minus**2) / 2.0
@@ -240,7 +241,7 @@ class ShapedMLP(Block):
         """Return the branch, whose weights are in order those of z, of u if gated, and W_post."""
         n = tokens.shape[-1]
         units = self.units(n)
-        hidden = self.activated(p, project(tokens, units, "hidden") / math.sqrt(n), n)
+        hidden = self.activated(p, project(tokens, units, "hidden") / n**0.5, n)
         if self.gated:
-            hidden = hidden * (project(tokens, units, "gated") / math.sqrt(n))
+            hidden = hidden * (project(tokens, units, "gated") / n**0.5)
         return sqrt(1.0 / self._mean_square(p, n) / units) * project(hidden, n, "output")

@@ -24,6 +24,7 @@ from shaped_attention.checks import (
     check_skip,
 )
 from shaped_attention.libraries import Tensor
+from shaped_attention.numerics.graph import Operand
 from shaped_attention.numerics.scalars import Scalar
 
 if TYPE_CHECKING:
@@ -90,6 +91,12 @@ class Schedule:
         result = np.interp(depth, [x for x, _ in self.knots], self.values)
         return float(result) if np.ndim(depth) == 0 else result
 
+
+if TYPE_CHECKING:
+    Width: TypeAlias = int
+    """Number of columns; while a limit is derived, a series in the width."""
+else:
+    Width = int | Operand
 
 Parameter: TypeAlias = float | int | Schedule
 """The type of a block's field that may change with depth."""
@@ -284,6 +291,15 @@ def check_ranges(block: DataclassInstance) -> None:
             check_range(entry.name, value, low, high)
             if above is not None and not value > above:
                 raise argument_error(entry.name, f"above {above:g}", value)
+
+
+def ranges_of(block: DataclassInstance) -> dict[str, tuple[float, float]]:
+    """Return the open ranges that `bounded` declares, by the name of the field."""
+    declared = {x.name: x.metadata[_RANGE] for x in fields(block) if _RANGE in x.metadata}
+    return {
+        name: (low if above is None else max(low, above), high)
+        for name, (low, high, above) in declared.items()
+    }
 
 
 def check_weights(gamma: Parameter, skip: Parameter | None) -> None:

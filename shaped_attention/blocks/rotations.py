@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.parameters import plain_fields
+from shaped_attention.blocks.parameters import Width, plain_fields
 from shaped_attention.checks import (
     argument_error,
     check_choice,
@@ -220,7 +221,7 @@ class Rope:
             )
         return cast("float | Angles", self.long_angles)
 
-    def pairs(self, size: int, tokens: int = 1) -> Matrix:
+    def pairs(self, size: Width, tokens: int = 1) -> Matrix:
         """Return the angle of each rotated pair of columns of a head, for this number of tokens.
 
         Raises
@@ -229,6 +230,8 @@ class Rope:
             If the share does not amount to an even number of columns, the angles do not turn equal
             numbers of pairs, or there are too many tokens.
         """
+        if hasattr(size, "grows"):
+            return self._pairs_of_many(tokens)
         rotated = round(self.share * size)
         if not math.isclose(rotated, self.share * size, rel_tol=1e-9, abs_tol=1e-9) or rotated % 2:
             raise argument_error(
@@ -246,6 +249,20 @@ class Rope:
                 "rotated columns of a head"
             )
         return np.repeat(np.array(turning), pairs // len(turning)) / self.factor
+
+    def _pairs_of_many(self, tokens: int) -> Matrix:
+        """Return angles, 0 for columns that are not rotated, for equal parts of many columns."""
+        turning, share = self.turning_at(tokens), Fraction(self.share).limit_denominator(1000)
+        if isinstance(turning, float):
+            raise ValueError(
+                "its angles base^(-2j / d) depend on the size d of a head, which grows with the "
+                f"width (rope={turning!r}), unless head_size, key_size or a list of angles is given"
+            )
+        if share != 1 and self.attention_factor != 1.0:
+            raise ValueError("a factor of a share of the columns has no rule (rope)")
+        turned = np.repeat(np.array(turning) / self.factor, share.numerator)
+        rest = len(turning) * (share.denominator - share.numerator)
+        return np.concatenate([turned, np.zeros(rest)])
 
 
 def _turning(value: Any, name: str = "rope") -> float | Angles | None:
@@ -294,8 +311,19 @@ def kernel(angles: Angles, share: float, tokens: int) -> Matrix:
     return share * turns + (1.0 - share)
 
 
+def modes_of_table(table: Matrix, share: float) -> tuple[tuple[Matrix, float], ...]:
+    """Return the `modes` for the table that `rotate` takes, and a share of the columns."""
+    pairs = table.shape[1] // 2
+    first, second = table[0], table[min(1, len(table) - 1)]
+    angles = np.arctan2(second[pairs:], second[:pairs])
+    strength = float(np.hypot(first[0], first[pairs])) ** 4
+    return modes(tuple(angles.tolist()), share, len(table), strength)
+
+
 @lru_cache(maxsize=64)
-def modes(angles: Angles, share: float, tokens: int) -> tuple[tuple[Matrix, float], ...]:
+def modes(
+    angles: Angles, share: float, tokens: int, strength: float = 1.0
+) -> tuple[tuple[Matrix, float], ...]:
     """Return matrices E_k (m, m) with sum_k E_k[a, b] E_k[c, d] = r((a - b) - (c - d)).
 
     E_k[a, b] is an even or an odd function of a - b; each comes with its parity, 1 or -1. They are
@@ -303,7 +331,7 @@ def modes(angles: Angles, share: float, tokens: int) -> tuple[tuple[Matrix, floa
     """
     places = np.arange(tokens)
     turns = np.multiply.outer(np.array(angles), places)
-    weight = share / len(angles)
+    weight = strength * share / len(angles)
     apart = np.subtract.outer(places, places)
     matrices = []
     for parity, part, rest in ((1.0, np.cos, 1.0 - share), (-1.0, np.sin, 0.0)):

@@ -235,6 +235,11 @@ def cosine_series(size: int) -> tuple[float, ...]:
     return (*coefficients, max(0.0, 1.0 - sum(coefficients)))
 
 
+def mean_cosines(covariance: M, size: int) -> M:
+    """Return rho_d of the correlations of a covariance."""
+    return _cosines(_correlations(covariance, 0.0), size)
+
+
 def _cosines(correlations: M, size: int) -> M:
     """Return rho_d(R), entry by entry."""
     series, square = cosine_series(size), correlations * correlations

@@ -17,7 +17,6 @@ from shaped_attention.statistics.block_checks.report import BlockReport, Check, 
 from shaped_attention.statistics.block_checks.wide_layer import wide_layer
 
 _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
-    ("overridden methods", descriptions.overriding),
     ("tracing", descriptions.tracing),
     ("ranges of parameters", descriptions.ranges),
     ("branch against chain", by_samples.networks),
@@ -36,12 +35,12 @@ def check_block(block: Block, v0: ArrayLike, *, samples: int = 2000, seed: int =
     Each check states the size of an error that it would have noticed. It compares networks of real
     weights with the chain, one wide layer with drift and diffusion, what the clock uses with what
     follows from drift and noise, and derivatives of paths with finite differences. It tests whether
-    the law depends on the means of the tokens, whether the block inherits what it should declare,
-    whether parameters outside their ranges are refused, whether its functions can be traced, and
-    whether a sample is the same alone and among others. Drift and diffusion are unresolved if
-    errors of a tenth of their largest entry cannot be seen: for the drift within 20 s of processor
-    time per covariance, for the diffusion with a fixed number of samples. It cannot know whether
-    `branch` is the intended model; for that, compare with `symbolic` and exact laws.
+    the law depends on the means of the tokens, whether parameters outside their ranges are refused,
+    whether its functions can be traced, and whether a sample is the same alone and among others.
+    Drift and diffusion are unresolved if errors of a tenth of their largest entry cannot be seen:
+    for the drift within 20 s of processor time per covariance, for the diffusion with a fixed
+    number of samples. It cannot know whether `branch` is the intended model; for that, compare with
+    `symbolic` and exact laws.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ ARCHITECTURES = [
     Mutant(
         "qk-norm-to-unit-length",
         "shaped_attention/numerics/operations/sums.py",
-        "return math.sqrt(size) * by_length(rows, size * eps)",
-        "return by_length(rows, size * eps)",
+        "return size**0.5 * unit_rows(rows)",
+        "return unit_rows(rows)",
         (
             "test_attention_variants.py"
             "::test_the_weights_are_those_of_the_formula[normalised heads]",
@@ -26,8 +26,8 @@ ARCHITECTURES = [
     Mutant(
         "projection-of-networks-over-the-width",
         "shaped_attention/blocks/attention.py",
-        "mixed = math.sqrt(self.heads * self.values(n))",
-        "mixed = math.sqrt(n)",
+        "mixed = (self.heads * self.values(n)) ** 0.5",
+        "mixed = n**0.5",
         ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[head size]",),
     ),
     Mutant(

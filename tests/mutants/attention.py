@@ -24,15 +24,15 @@ ATTENTION = [
     Mutant(
         "attention-temperature-one-key-more",
         "shaped_attention/blocks/attention_fields.py",
-        "math.sqrt(scaled * self.keys(width))",
-        "math.sqrt(scaled * (self.keys(width) + 1))",
+        "(scaled * self.keys(width)) ** 0.5",
+        "(scaled * (self.keys(width) + 1)) ** 0.5",
         ("test_real_weights.py::test_attention[block0-formula0]",),
     ),
     Mutant(
         "attention-branch-projection-scaled-by-head",
         "shaped_attention/blocks/attention.py",
-        "mixed = math.sqrt(self.heads * self.values(n))",
-        "mixed = math.sqrt(self.values(n))",
+        "mixed = (self.heads * self.values(n)) ** 0.5",
+        "mixed = self.values(n) ** 0.5",
         ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[head size]",),
     ),
     Mutant(

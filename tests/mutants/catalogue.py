@@ -6,6 +6,7 @@ from tests.mutants.architectures import ARCHITECTURES
 from tests.mutants.attention import ATTENTION
 from tests.mutants.blocks import BLOCKS
 from tests.mutants.configurations import CONFIGURATIONS
+from tests.mutants.derived_limits import DERIVED_LIMITS
 from tests.mutants.emission import EMISSION
 from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
@@ -27,6 +28,7 @@ MUTANTS: list[Mutant] = [
     *ARCHITECTURES,
     *ATTENTION,
     *BLOCKS,
+    *DERIVED_LIMITS,
     *CONFIGURATIONS,
     *ROWS,
     *REVERSE,

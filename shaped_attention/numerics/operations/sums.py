@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from shaped_attention.compiler.emitter import Emitter
@@ -65,13 +64,16 @@ def unit_rows(matrix: M) -> M:
 
 def by_length(rows: M, eps: float) -> M:
     """Divide rows by sqrt(squared length + eps); with eps = 0 a row of zeros is unchanged."""
-    return unit_rows(rows) if eps == 0.0 else rows / sqrt(row_squares(rows) + eps)
+    zero = isinstance(eps, float | int) and eps == 0.0
+    return unit_rows(rows) if zero else rows / sqrt(row_squares(rows) + eps)
 
 
 def by_mean_square(rows: M, eps: float) -> M:
     """Divide rows by sqrt(mean square of the entries + eps), as RMSNorm does."""
     size = rows.shape[-1]
-    return math.sqrt(size) * by_length(rows, size * eps)
+    if eps == 0.0:
+        return size**0.5 * unit_rows(rows)
+    return size**0.5 * by_length(rows, size * eps)
 
 
 def _sums(e: Emitter, here: Here) -> None:

@@ -24,18 +24,6 @@ ERRORS = (
 """Errors of a block's descriptions, which fail a check."""
 
 
-def overriding(trial: Trial) -> Iterator[Check]:
-    """What a class overrides and what it then does not inherit."""
-    block, name = trial.block, "overridden methods"
-    for face, reason in (("limit", limit_reason(block)), ("chain", block.no_chain)):
-        if f"{type(block).__name__} overrides" in reason:
-            yield judged(f"{name} and {face}", False, reason)
-            return
-    of_others = ", ".join(block.overridden)
-    nothing = "the block overrides no method of another block"
-    yield judged(name, True, f"it declares what rests on {of_others}" if of_others else nothing)
-
-
 def tracing(trial: Trial) -> Iterator[Check]:
     """Whether chain and limit can be traced into compiled programs."""
     block, tokens = trial.block, trial.tokens

@@ -1,0 +1,1 @@
+"""The limit of a block, derived from the text of its branch."""

@@ -1,0 +1,205 @@
+"""The limit of a block from its branch: drift and noise of a factor F of V, and growth.
+
+A layer gives X' = lambda X + gamma branch = sum over parts of the columns, with the share r of the
+width each, of sum_j C_j S_j. It has a limit if sum r C_j.M C_j.M^T = V and V' has no term of order
+eps. For the C_j whose leading order is c_j F:
+
+    noise of F     sum r c_j C_j.G
+    linear rate    sum over Z of (coefficient of F Z F^T)^2, twice for Z + Z^T
+    drift of F     sum r c_j C_j.E + r c_k E[C_j.G (S_j S_k^T).G]
+    growth         sum r E[C_j.G C_j.G^T] - E[N N^T] + sum r C_j.D C_j.D^T + sum r E y y^T
+
+The growth is positive semidefinite since sum c_j^2 = 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.blocks.limits.jets import Jet
+from shaped_attention.blocks.limits.noise import Noise, covariation, gathered
+from shaped_attention.blocks.limits.series import LimitError, TestedParameters, test_value, times
+from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
+from shaped_attention.blocks.limits.sources import Layer, Rows
+from shaped_attention.numerics.primitives import cholesky, sqrt
+
+_EQUAL = 1e-8
+"""Largest difference at the test point that is rounding."""
+
+_FIRST_ORDER = "a layer changes V by order 1, not 1/n"
+
+
+class Derivation:
+    """Drift, noise and growth at a factor F, or at V = F F^T.
+
+    Attributes
+    ----------
+    drift, growth
+        Matrices; None for 0.
+    noise
+        The noise of F.
+    rate
+        The linear rate k.
+    depth
+        Sum of r c_j^2 times the number of projections that S_j went through: the weight matrices on
+        the paths of the tokens.
+    """
+
+    def __init__(
+        self, block: Any, p: Any, factor: Any, v: Any = None, *, exact: bool = False
+    ) -> None:
+        given = factor if v is None else v
+        tokens, columns = tuple(given.shape)[-2:]
+        self.algebra = a = Algebra(given)
+        shadow = np.random.default_rng(12345).normal(size=(tokens, columns)) / columns**0.5 + 0.3
+        root = (lambda: factor) if v is None else (lambda: cholesky(v))
+        F = a.known(shadow, root)
+        assert F is not None
+        self.F = F
+        if v is not None:
+            whole = a.known(shadow @ shadow.T, lambda: v)
+            a.result("matmul", (F, a.transposed(F)), whole)
+        self.layer = Layer(a, tokens, columns)
+        self.parameters = known = TestedParameters(block, p, exact)
+        start = self.layer.of_tokens(Jet(a, F.shape, F))
+        branch: Any = block.branch(known, start, self.layer.project)
+        branch = branch.rows() if hasattr(branch, "rows") else branch
+        if not isinstance(branch, Rows):
+            raise LimitError("the branch must return rows, as many as there are tokens")
+        branch.check_plain()
+        # A given skip weight is sqrt(1 - gamma^2): `reasons` checks it, norms see to it.
+        given_skip = getattr(block, "skip", None) is not None
+        skip = sqrt(1.0 - known.gamma**2) if given_skip else block.skip_weight(known)
+        self._assemble(skip, known.gamma, branch)
+
+    def _assemble(self, skip: Any, gamma: Any, branch: Rows) -> None:
+        a, F, layer = self.algebra, self.F, self.layer
+        noise, lengths = Noise(a), Noise(a)
+        drift: Matrix = None
+        growth: Matrix = None
+        leading: Any = 0.0
+        first: Any = 0.0
+        self.depth = 0.0
+        for space in branch.spaces:
+            ratio = space.ratio if space.grows else 0.0
+            tokens = layer.tokens_in(space)
+            space = space.real()
+            parts = {s: (c * gamma).at(0) for s, c in branch.parts if s.space is space}
+            old = Jet(a, F.shape, F).scaled(skip)
+            parts[tokens] = parts[tokens] + old if tokens in parts else old
+            weights = {}
+            for s, c in parts.items():
+                gram = np.eye(s.rows) if s.gram is None else s.gram.shadow
+                if c.M is not None:
+                    mean = c.M.shadow @ gram @ c.M.shadow.T
+                    leading = leading + test_value(ratio) * mean
+                if c.M is not None and c.D is not None:
+                    cross = c.M.shadow @ gram @ c.D.shadow.T
+                    first = first + test_value(ratio) * (cross + cross.T)
+                weights[s] = self._multiple(c.M, (skip if s is tokens else gamma, skip + gamma))
+            for s, c in parts.items():
+                w = weights[s]
+                if s.gram is not None and c.M is not None:
+                    raise LimitError(
+                        f"hidden units are nonlinear at infinite width: {_FIRST_ORDER}"
+                    )
+                if c.D is not None:
+                    along = c.D if s.gram is None else a.product(c.D, s.gram)
+                    outer = a.product(along, a.transposed(c.D))
+                    growth = a.plus(growth, a.scaled(ratio, outer))
+                own = covariation(a, c.G, c.G.transposed())
+                growth = a.plus(growth, a.scaled(ratio, own))
+                if w is None:
+                    if c.M is not None:
+                        raise LimitError(
+                            "part of the output is not a multiple of the tokens at infinite "
+                            f"width: {_FIRST_ORDER}"
+                        )
+                    continue
+                noise = noise.plus(c.G.scaled(times(w, ratio)))
+                self.depth = self.depth + times(ratio, w * w) * s.depth
+                drift = a.plus(drift, a.scaled(times(ratio, w), c.E))
+                for t, other in weights.items():
+                    if other is None:
+                        continue
+                    product = layer.product(s, t)
+                    pair = covariation(a, c.G, product.G)
+                    drift = a.plus(drift, a.scaled(times(other, ratio), pair))
+                    lengths = lengths.plus(product.G.scaled(times(w * other, ratio)))
+        self._check_first_orders(leading, first)
+        if {x.z for x in noise.terms} & {x.z for x in lengths.terms}:
+            raise LimitError("noise of the lengths of projections enters the weights as well")
+        self.own, self.noise = noise, gathered(noise)
+        self.rate = self._linear_rate(lengths)
+        squares = covariation(a, noise, noise.transposed())
+        growth = a.plus(growth, a.scaled(-1.0, squares))
+        self.drift, self.growth = self._without_multiples_of_v(drift, growth)
+
+    def _multiple(self, matrix: Matrix, candidates: tuple[Any, ...]) -> Any:
+        """Return c if a matrix is c F, else None."""
+        F = self.F
+        if matrix is None or matrix is F:
+            return None if matrix is None else 1.0
+        if matrix.multiple is not None and matrix.multiple[1] is F:
+            return matrix.multiple[0]
+        mine, yours = matrix.shadow, F.shadow
+        if mine.shape != yours.shape:
+            return None
+        ratio = (mine * yours).sum() / (yours * yours).sum()
+        if not np.allclose(mine, ratio * yours, atol=_EQUAL):
+            return None
+        near = (c for c in candidates if abs(test_value(c) - ratio) < 1e-10)
+        return next(near, float(ratio))
+
+    def _check_first_orders(self, leading: Any, first: Any) -> None:
+        v = self.F.shadow @ self.F.shadow.T
+        if not np.allclose(leading, v, atol=_EQUAL):
+            error = np.abs(leading - v).max()
+            raise LimitError(f"{_FIRST_ORDER} (by {error:.2g} at a random V)")
+        error = np.abs(first).max()
+        if error > _EQUAL:
+            raise LimitError(
+                f"a layer changes V by order 1 / sqrt n, not 1/n (by {error:.2g} at a random V)"
+            )
+
+    def _linear_rate(self, lengths: Noise) -> Any:
+        """Return k of the noise F M F^T: c Z with its transpose has the variance c^2 / 2."""
+        seen: dict[Any, Any] = {}
+        for x in lengths.terms:
+            if x.weight is not None or x.summed or not (x.L.is_identity and x.R.is_identity):
+                raise LimitError("noise of lengths that are weighted")
+            c = x.coefficient * (1.0 if x.z.symmetric else 0.5)
+            seen[x.z] = seen[x.z] + c if x.z in seen else c
+        rate: Any = 0.0
+        for z, c in seen.items():
+            rate = rate + c * c * (1.0 if z.symmetric else 2.0)
+        return rate
+
+    def _without_multiples_of_v(self, drift: Matrix, growth: Matrix) -> tuple[Matrix, Matrix]:
+        """Return growth t V as the drift t F / 2 of the factor, which needs no factorisation."""
+        a, F = self.algebra, self.F
+        if growth is None:
+            return drift, None
+        v = F.shadow @ F.shadow.T
+        ratio = (growth.shadow * v).sum() / (v * v).sum()
+        if not np.allclose(growth.shadow, ratio * v, atol=1e-9 * np.abs(growth.shadow).max()):
+            return drift, growth
+        number = self._number(growth)
+        return a.plus(drift, a.scaled(0.5, a.times(number, F))), None
+
+    def _number(self, growth: Small) -> Matrix:
+        """Return t (1, 1) of a growth t V."""
+        a, F = self.algebra, self.F
+        c, base = growth.multiple or (1.0, growth)
+        name, args = base.origin or ("", ())
+        v = a.product(F, a.transposed(F))
+        others = [x for x in args if x is not v]
+        if base is v:
+            return a.scaled(c, a.ones(1, 1))
+        if name == "times" and len(others) == 1 and others[0].shape == (1, 1):
+            return a.scaled(c, others[0])
+        lengths = a.column_sums(a.row_sums(a.times(F, F)))
+        assert lengths is not None
+        return a.over(a.column_sums(a.diagonal(growth)), lengths)

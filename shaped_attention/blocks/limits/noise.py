@@ -1,0 +1,524 @@
+"""Noise: sums of terms that are linear in Gaussian matrices, and their quadratic covariations.
+
+A term is c P core Q, where the core is S or the diagonal matrix of the row sums of S, and
+S = a o (L Z R^T), with Z or Z^T. Z has independent N(0, 1) entries, or is symmetric with variance 1
+off the diagonal and 2 on it. With LL = L L'^T and RR = R R'^T two terms of one Z have
+
+    E[S X S'^T] = LL o (a (RR o X) a'^T),    E[S S'] = (a o LL) (RR o a')
+
+and the like; for S in place of S^T with (L R'^T) and (R L'^T).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.blocks.limits.series import (
+    Coefficient,
+    LimitError,
+    identity_of,
+    is_zero,
+    operand_of,
+    times,
+)
+from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
+from shaped_attention.numerics.primitives import row_sums
+
+_MIXED = (
+    "a function of the entries of scores that were weighted and mixed over tokens has no formula "
+    "in products of matrices"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """A Gaussian matrix (rows, columns)."""
+
+    rows: int
+    columns: int
+    symmetric: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """number formula left core right (see the module); None for a factor is the identity.
+
+    Attributes
+    ----------
+    z, L, R, flipped
+        S = weight o (L Z R^T), with Z^T if it is flipped.
+    weight
+        Weight of the entries, or None.
+    summed
+        Whether the core is the diagonal matrix of the row sums of S.
+    number, formula
+        The coefficient; numbers are kept apart, so that they can be added.
+    """
+
+    z: Gaussian
+    L: Small
+    R: Small
+    shape: tuple[int, int]
+    flipped: bool = False
+    weight: Small | None = None
+    summed: bool = False
+    left: Small | None = None
+    right: Small | None = None
+    number: float = 1.0
+    formula: Any = 1.0
+
+    def scaled(self, c: Coefficient) -> Term:
+        """Return a multiple."""
+        if isinstance(c, float | int):
+            return replace(self, number=self.number * c)
+        return replace(self, formula=c if _is_one(self.formula) else self.formula * c)
+
+    @property
+    def coefficient(self) -> Any:
+        """The number times the formula."""
+        return times(self.number, self.formula)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What distinguishes it from others, besides Gaussian and coefficient."""
+        parts = (self.L, self.R, self.weight, self.left, self.right)
+        return self.flipped, self.summed, *(x and x.number for x in parts)
+
+
+def _is_one(c: Any) -> bool:
+    return isinstance(c, float | int) and c == 1.0
+
+
+class Noise:
+    """A sum of terms of one shape."""
+
+    def __init__(self, algebra: Algebra, terms: Iterable[Term] = ()) -> None:
+        self.algebra = algebra
+        merged: dict[Any, Term] = {}
+        for term in map(self._tidied, terms):
+            key = (term.z, term.form, identity_of(term.formula))
+            if key in merged:
+                term = replace(term, number=merged[key].number + term.number)
+            merged[key] = term
+        self.terms = list(self._joined(x for x in merged.values() if x.number != 0.0))
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def _tidied(self, x: Term) -> Term:
+        """Return an equal term in a simpler form."""
+        a = self.algebra
+        if x.weight is not None and x.weight.is_uniform:
+            x = replace(x.scaled(x.weight.entry), weight=None)
+        weighted = x.weight is not None or x.summed
+        if weighted and x.R.constant and len(x.R.shadow) > 1 and _equal_rows(x.R):
+            # S = s 1^T: then a o S = diag(s) a, and the row sums of a o S are s o rowsum a.
+            weight = _weight(a, x)
+            sums, first = a.row_sums(weight), a.constant(x.R.shadow[:1])
+            even = sums is not None and sums.is_uniform
+            assert first is not None
+            if x.summed:
+                whole = even and sums is not None and sums.entry == 1.0
+                x = replace(x, R=first, weight=None if whole else sums)
+            elif even:
+                right = weight if x.right is None else a.product(weight, x.right)
+                x = replace(x, R=first, weight=None, summed=True, right=right)
+        repeated = x.right is not None and x.right.constant and _equal_rows(x.right)
+        if x.summed and x.weight is None and x.right is not None and repeated:
+            # diag(S 1) 1 q^T = L Z (q (R^T 1)^T)^T
+            R = a.product(a.constant(x.right.shadow[:1].T), a.column_sums(x.R))
+            assert R is not None
+            x = replace(x, summed=False, right=None, R=R)
+        if not x.summed and x.weight is None:
+            L = x.L if x.left is None else a.product(x.left, x.L)
+            R = x.R if x.right is None else a.product(a.transposed(x.right), x.R)
+            if L is None or R is None:
+                return replace(x, number=0.0)
+            return replace(x, L=L, R=R, left=None, right=None)
+        ones = x.right is not None and x.right.shape[1] == 1 and x.right.is_uniform
+        if not x.summed and x.right is not None and ones and x.right.entry == 1.0:
+            return replace(x, summed=True)
+        return x
+
+    def _joined(self, terms: Iterable[Term]) -> Iterable[Term]:
+        """Add L Z R_1^T and L Z R_2^T."""
+        groups: dict[Any, list[Term]] = defaultdict(list)
+        for x in terms:
+            for side in ("L", "R"):
+                multiple = getattr(x, side).multiple
+                if multiple is not None:
+                    x = replace(x, **{side: multiple[1]}).scaled(multiple[0])
+            if x.weight is not None or x.summed:
+                yield x
+            else:
+                groups[x.z, x.flipped, x.L.number, identity_of(x.formula)].append(x)
+        for same in groups.values():
+            R: Matrix = None
+            for x in same:
+                R = self.algebra.plus(R, self.algebra.scaled(x.number / same[0].number, x.R))
+            if R is not None:
+                yield replace(same[0], R=R)
+
+    def each(self, function: Callable[[Term], Term]) -> Noise:
+        """Return the sum of a function of each term."""
+        return Noise(self.algebra, [function(x) for x in self.terms])
+
+    def plus(self, other: Noise) -> Noise:
+        """Return a sum."""
+        return Noise(self.algebra, [*self.terms, *other.terms])
+
+    def scaled(self, c: Coefficient) -> Noise:
+        """Return a multiple."""
+        return Noise(self.algebra) if is_zero(c) else self.each(lambda x: x.scaled(c))
+
+    def multiplied(self, left: Matrix, right: Matrix) -> Noise:
+        """Return ``left N right``."""
+        a = self.algebra
+        if left is None or right is None:
+            return Noise(a)
+
+        def one(x: Term) -> Term:
+            before = left if x.left is None else a.product(left, x.left)
+            after = right if x.right is None else a.product(x.right, right)
+            if before is None or after is None:
+                return replace(x, number=0.0)
+            return replace(
+                x, left=None if before.is_identity else before,
+                right=None if after.is_identity else after,
+                shape=(left.shape[0], right.shape[1]),
+            )  # fmt: skip
+
+        return self.each(one)
+
+    def left(self, matrix: Matrix) -> Noise:
+        """Return ``matrix N``."""
+        if matrix is None or not self.terms:
+            return Noise(self.algebra)
+        return self.multiplied(matrix, self.algebra.identity(self.terms[0].shape[1]))
+
+    def right(self, matrix: Matrix) -> Noise:
+        """Return ``N matrix``."""
+        if matrix is None or not self.terms:
+            return Noise(self.algebra)
+        return self.multiplied(self.algebra.identity(self.terms[0].shape[0]), matrix)
+
+    def transposed(self) -> Noise:
+        """Return the transpose."""
+        a = self.algebra
+
+        def one(x: Term) -> Term:
+            x = replace(
+                x, left=a.transposed(x.right), right=a.transposed(x.left), shape=x.shape[::-1]
+            )
+            if x.summed:
+                return x
+            flipped = not x.flipped and not x.z.symmetric
+            return replace(x, L=x.R, R=x.L, weight=a.transposed(x.weight), flipped=flipped)
+
+        return self.each(one)
+
+    def times(self, matrix: Matrix) -> Noise:
+        """Return ``matrix o N``, for a matrix, a column, a row or a number (1, 1)."""
+        if matrix is None:
+            return Noise(self.algebra)
+        if matrix.multiple is not None:
+            return self.times(matrix.multiple[1]).scaled(matrix.multiple[0])
+        if matrix.is_uniform and all(
+            np.broadcast_shapes(x.shape, matrix.shape) == x.shape for x in self.terms
+        ):
+            return self.scaled(matrix.entry)
+        return self.each(lambda x: self._weighted(x, matrix))
+
+    def _weighted(self, x: Term, matrix: Small) -> Term:
+        a, column, row = self.algebra, matrix.shape[1] == 1, matrix.shape[0] == 1
+
+        def entrywise(u: Matrix, v: Matrix) -> Small:
+            found = a.times(u, v)
+            assert found is not None
+            return found
+
+        if x.shape[1] == 1 and not column:
+            # A column of noise times a matrix.
+            return replace(as_diagonal(a, x), right=matrix, shape=matrix.shape)
+        if x.shape[0] == 1 and not row:
+            raise LimitError("a row of noise times a matrix has no rule: transpose it")
+        bare = x.left is None and x.right is None and not x.summed
+        if bare and x.weight is None and column:
+            return replace(x, L=entrywise(x.L, matrix))
+        if bare and x.weight is None and row:
+            return replace(x, R=entrywise(x.R, a.transposed(matrix)))
+        if bare or (column and x.left is None):
+            return replace(x, weight=entrywise(_weight(a, x), matrix))
+        if column:
+            return replace(x, left=entrywise(x.left, matrix))
+        if row and x.right is not None:
+            return replace(x, right=entrywise(x.right, matrix))
+        if x.summed and x.left is None:
+            right = a.identity(x.L.shape[0]) if x.right is None else x.right
+            return replace(x, right=entrywise(right, matrix))
+        raise LimitError(_MIXED)
+
+    def trace(self) -> Noise:
+        """Return the trace, a number (1, 1): that of P S Q is the sum of S o (Q P)^T."""
+        a = self.algebra
+
+        def one(x: Term) -> Term:
+            size = x.L.shape[0]
+            around = x.right if x.left is None else x.left
+            if x.left is not None and x.right is not None:
+                around = a.product(x.right, x.left)
+            if x.summed:
+                over = a.ones(size, 1) if around is None else a.diagonal(around)
+            else:
+                over = a.identity(size) if around is None else a.transposed(around)
+            weight = a.times(_weight(a, x), over)
+            return replace(
+                x, weight=weight, summed=True, left=a.ones(1, size), right=a.ones(size, 1),
+                shape=(1, 1), number=0.0 if weight is None else x.number,
+            )  # fmt: skip
+
+        return self.each(one)
+
+    def diagonal(self) -> Noise:
+        """Return the diagonal, a column."""
+        a = self.algebra
+
+        def one(x: Term) -> Term:
+            if x.left is not None or x.right is not None or x.summed:
+                raise LimitError(_MIXED)
+            size = x.shape[0]
+            weight = a.times(_weight(a, x), a.identity(size))
+            return replace(x, weight=weight, summed=True, right=a.ones(size, 1), shape=(size, 1))
+
+        return self.each(one)
+
+    def row_diagonal(self) -> Noise:
+        """Return the diagonal of a square noise, also of one that was multiplied, a column."""
+        a = self.algebra
+
+        def one(x: Term) -> Term:
+            if x.left is not None:
+                raise LimitError(_MIXED)
+            size = x.shape[0]
+            over = a.identity(size) if x.right is None else a.transposed(x.right)
+            over = a.diagonal(over) if x.summed else over
+            weight = a.times(_weight(a, x), over)
+            return replace(
+                x, weight=weight, summed=True, right=a.ones(size, 1), shape=(size, 1),
+                number=0.0 if weight is None else x.number,
+            )  # fmt: skip
+
+        return self.each(one)
+
+    def columns_as_diagonals(self) -> Noise:
+        """Return a column of noise as the diagonal matrix of its entries."""
+        return self.each(lambda x: as_diagonal(self.algebra, x))
+
+
+def _equal_rows(x: Small) -> bool:
+    return bool(np.ptp(x.shadow, axis=0).max() == 0.0)
+
+
+def _weight(a: Algebra, x: Term) -> Small:
+    return a.ones(x.L.shape[0], x.R.shape[0]) if x.weight is None else x.weight
+
+
+def as_diagonal(a: Algebra, x: Term) -> Term:
+    """Return a column of noise as the diagonal matrix of its entries."""
+    square = (x.shape[0], x.shape[0])
+    if x.shape[1] == 1 and x.summed and x.left is None:
+        over = a.ones(x.shape[0], 1) if x.right is None else a.row_sums(x.right)
+        weight = a.times(_weight(a, x), over)
+        return replace(x, weight=weight, right=None, shape=square)
+    if x.shape[1] == 1 and not x.summed and x.weight is None and x.left is None:
+        return replace(x, summed=True, right=None, shape=square)
+    raise LimitError(_MIXED)
+
+
+def covariation(a: Algebra, first: Noise, second: Noise) -> Matrix:
+    """Return E[N K] for two noises N and K."""
+    total: Matrix = None
+    for x in first.terms:
+        for y in second.terms:
+            if x.z is not y.z:
+                continue
+            middle = x.right
+            if y.left is not None:
+                middle = y.left if middle is None else a.product(middle, y.left)
+            if (x.right is not None or y.left is not None) and middle is None:
+                continue
+            part: Matrix = None
+            if x.z.symmetric or x.flipped == y.flipped:
+                part = _straight(a, x, middle, y)
+            if x.z.symmetric or x.flipped != y.flipped:
+                part = a.plus(part, _crossed(a, x, middle, y))
+            part = part if x.left is None else a.product(x.left, part)
+            part = part if y.right is None else a.product(part, y.right)
+            total = a.plus(total, a.scaled(times(x.coefficient, y.coefficient), part))
+    return total
+
+
+def _straight(a: Algebra, x: Term, middle: Matrix, y: Term) -> Matrix:
+    """Return E[core X core'] from the pairing E[Z_ab Z_cd] = (a = c)(b = d)."""
+    T, mm, had = a.transposed, a.product, a.times
+    mine, yours = _weight(a, x), _weight(a, y)
+    if middle is None and (x.summed or y.summed):
+        lengths = a.row_sums(had(x.L, y.L))
+        if x.summed and y.summed:
+            sums = a.row_sums(had(mm(mine, mm(x.R, T(y.R))), yours))
+            return had(had(lengths, sums), a.identity(x.L.shape[0]))
+        if x.summed:
+            return had(had(lengths, yours), mm(mine, mm(x.R, T(y.R))))
+        sums = a.row_sums(had(mm(x.R, T(y.R)), yours))
+        return had(mm(x.L, T(y.L)), had(mine, T(sums)))
+    if x.summed and y.summed:
+        return had(had(mm(x.L, T(y.L)), mm(mm(mine, mm(x.R, T(y.R))), T(yours))), middle)
+    if x.summed:
+        inner = had(mm(x.L, T(y.L)), middle)
+        return had(mm(inner, yours), mm(mine, mm(x.R, T(y.R))))
+    if y.summed:
+        inner = had(mm(mm(x.R, T(y.R)), T(yours)), middle)
+        return had(mm(x.L, T(y.L)), mm(mine, inner))
+    if x.weight is None and y.weight is None:
+        right = x.R if middle is None else mm(T(middle), x.R)
+        return mm(mm(x.L, mm(T(y.L), right)), T(y.R))
+    if middle is None:
+        return mm(had(mine, mm(x.L, T(y.L))), had(mm(x.R, T(y.R)), yours))
+    if y.weight is None:
+        return mm(had(mine, mm(mm(x.L, T(y.L)), T(middle))), mm(x.R, T(y.R)))
+    if x.weight is None:
+        return mm(mm(x.L, T(y.L)), had(yours, mm(T(middle), mm(x.R, T(y.R)))))
+    raise LimitError(
+        "the same scores act twice with a matrix between them, which has no formula in products "
+        "of matrices"
+    )
+
+
+def _crossed(a: Algebra, x: Term, middle: Matrix, y: Term) -> Matrix:
+    """Return the same from the pairing E[Z_ab Z_cd] = (a = d)(b = c)."""
+    T, mm, had = a.transposed, a.product, a.times
+    mine, yours = _weight(a, x), _weight(a, y)
+    between = (
+        middle if middle is not None else a.identity(x.L.shape[0] if x.summed else x.R.shape[0])
+    )
+    if not x.summed and not y.summed:
+        if x.weight is None and y.weight is None:
+            crossed = had(x.R, y.L if middle is None else mm(middle, y.L))
+            trace = a.row_sums(a.column_sums(crossed))
+            return had(mm(x.L, T(y.R)), trace)
+        inner = had(mm(x.R, T(y.L)), between)
+        return had(mm(x.L, T(y.R)), mm(mm(mine, inner), yours))
+    if x.summed and y.summed:
+        both = had(mm(mm(x.L, T(y.R)), T(yours)), mm(mine, mm(x.R, T(y.L))))
+        return had(both, between)
+    if x.summed:
+        inner = had(mm(mine, mm(x.R, T(y.L))), between)
+        return had(mm(x.L, T(y.R)), mm(inner, yours))
+    inner = had(mm(x.R, T(y.L)), between)
+    return had(mm(mm(x.L, T(y.R)), T(yours)), mm(mine, inner))
+
+
+def entrywise_covariation(a: Algebra, first: Noise, second: Noise) -> Matrix:
+    """Return E[N o K] of two noises of equal shape, entry by entry."""
+    total: Matrix = None
+    for x in (_bare(a, x) for x in first.terms):
+        for y in (_bare(a, y) for y in second.terms):
+            if x.z is not y.z:
+                continue
+            part: Matrix = None
+            if x.z.symmetric or x.flipped == y.flipped:
+                rows = a.times(a.row_sums(a.times(x.L, y.L)), a.ones(*x.shape))
+                part = a.times(rows, a.transposed(a.row_sums(a.times(x.R, y.R))))
+            if x.z.symmetric or x.flipped != y.flipped:
+                crossed = a.product(x.L, a.transposed(y.R))
+                again = a.transposed(a.product(y.L, a.transposed(x.R)))
+                part = a.plus(part, a.times(crossed, again))
+            for weight in (x.weight, y.weight):
+                part = part if weight is None else a.times(part, weight)
+            total = a.plus(total, a.scaled(times(x.coefficient, y.coefficient), part))
+    return total
+
+
+def _bare(a: Algebra, x: Term) -> Term:
+    """Return a term as a o (L Z R^T)."""
+    if x.summed and x.left is None and x.R.shape[0] == 1 and x.right is not None:
+        # diag(L Z r^T) Q = Q o (L Z (1 r)^T)
+        L = x.L if x.weight is None else a.times(x.L, x.weight)
+        R = a.product(a.ones(x.right.shape[1], 1), x.R)
+        assert L is not None
+        assert R is not None
+        x = replace(x, L=L, R=R, weight=x.right, right=None, summed=False)
+    if x.left or x.right or x.summed:
+        raise LimitError(_MIXED)
+    return x
+
+
+def gathered(noise: Noise) -> Noise:
+    """Return a noise of the same law: equal forms in independent Gaussians become one."""
+    by_gaussian: dict[Gaussian, list[Term]] = defaultdict(list)
+    for x in noise.terms:
+        by_gaussian[x.z].append(x)
+    alike: dict[Any, list[list[Term]]] = defaultdict(list)
+    for z, terms in by_gaussian.items():
+        form = sorted(
+            (str(x.form), str(identity_of(x.formula)), round(x.number / terms[0].number, 12))
+            for x in terms
+        )
+        alike[z.rows, z.columns, z.symmetric, str(form)].append(terms)
+    kept: list[Term] = []
+    for groups in alike.values():
+        weight = sum(terms[0].number ** 2 for terms in groups) ** 0.5 / abs(groups[0][0].number)
+        kept += [x.scaled(weight) for x in groups[0]]
+    return Noise(noise.algebra, kept)
+
+
+def gaussians(noise: Noise) -> list[Gaussian]:
+    """Return the Gaussian matrices of a noise, in their order."""
+    return list(dict.fromkeys(x.z for x in noise.terms))
+
+
+def sampled(noise: Noise, increments: dict[Gaussian, Any]) -> Any:
+    """Return the value of a noise for given increments; terms share what is to their right."""
+    algebra, cores = noise.algebra, {}
+    groups: dict[Any, list[Any]] = defaultdict(list)
+    rights: dict[Any, Small | None] = {}
+    for x in noise.terms:
+        key = (id(x.z), x.flipped, x.L.number, x.R.number, x.weight and x.weight.number)
+        if key not in cores:
+            z = increments[x.z].mT if x.flipped else increments[x.z]
+            s = z if x.L.is_identity else x.L.operand @ z
+            s = s if x.R.is_identity else s @ x.R.operand.mT
+            cores[key] = s if x.weight is None else x.weight.operand * s
+        core, right = cores[key], x.right
+        if x.summed:
+            # diag(s) (w F): the sum over terms is multiplied by F once.
+            inner, right = _split(algebra, right, x.L.shape[0])
+            core = row_sums(core) * inner.operand
+        if x.left is not None:
+            core = x.left.operand @ core
+        c = operand_of(x.coefficient)
+        place = None if right is None else right.number
+        rights[place] = right
+        groups[place].append(core if isinstance(c, float | int) and c == 1.0 else c * core)
+    total = None
+    for place, parts in groups.items():
+        inner, right = sum(parts[1:], parts[0]), rights[place]
+        part = inner if right is None else inner @ right.operand
+        total = part if total is None else total + part
+    return total
+
+
+def _split(algebra: Algebra, right: Small | None, size: int) -> tuple[Small, Small | None]:
+    """Return X and F with X F what is to the right of a diagonal matrix."""
+    if right is None:
+        return algebra.identity(size), None
+    if right.origin is not None and right.origin[0] == "matmul" and right.multiple is None:
+        first, second = right.origin[1]
+        if first.constant:
+            return first, second
+    return right, None

@@ -1,0 +1,398 @@
+"""Rows of which no entry is ever drawn, and the jets of their inner products.
+
+Rows are sums of a jet times a source. A source S consists of N columns; the limit knows of it that
+
+    S S^T / N = I + noise,    S T^T / N = Z / sqrt N    for another source T,
+
+with a Gaussian Z. The tokens are F times a source with S S^T / N = I. A projection multiplies
+every source by the same new weights and keeps the coefficients: products of the results have those
+of their parents as a further noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from shaped_attention.blocks.limits.jets import Jet, Number
+from shaped_attention.blocks.limits.noise import Gaussian, Noise, Term
+from shaped_attention.blocks.limits.series import (
+    Coefficient,
+    LimitError,
+    Series,
+    is_zero,
+    test_value,
+)
+from shaped_attention.blocks.limits.shadows import Algebra, Small
+from shaped_attention.numerics.graph import Extended
+
+_SHIFTED = "constant entries of rows do not vanish"
+
+
+class Space:
+    """Columns: a number of them, or a multiple of the width."""
+
+    def __init__(self, size: Any, *, of_tokens: bool = False) -> None:
+        self.size, self.of_tokens = Series.of(size), of_tokens
+        self.grows = self.size.grows
+        if not self.grows and self.size.power != 0:
+            raise LimitError("columns must be a number, or a multiple of the width")
+        self._same: Space | None = None
+
+    def real(self) -> Space:
+        """Return the space that this one was found to be."""
+        return self if self._same is None else self._same.real()
+
+    @property
+    def ratio(self) -> Coefficient:
+        """The number of columns, divided by the width if it grows."""
+        return self.size.c[0]
+
+    def unify(self, other: Space) -> None:
+        """Identify two spaces: columns of new weights have no order before they meet others."""
+        a, b = self.real(), other.real()
+        if a is b:
+            return
+        if a.grows != b.grows or test_value(a.ratio) != test_value(b.ratio):
+            raise LimitError("rows of different numbers of columns meet")
+        if b.of_tokens:
+            a, b = b, a
+        b._same = a
+
+
+class Source:
+    """A source.
+
+    Attributes
+    ----------
+    parent, batch
+        The source that a projection has multiplied by its weights, and which weights.
+    gram
+        What replaces I: the Gram matrix of what is left of hidden units; None for I.
+    copied
+        The source of which it is another copy, in a direct sum.
+    """
+
+    def __init__(
+        self, space: Space, rows: int, parent: Source | None = None, batch: Any = None,
+        gram: Small | None = None, copied: Source | None = None,
+    ) -> None:  # fmt: skip
+        self._space, self.rows, self.parent, self.batch = space, rows, parent, batch
+        self.gram, self.copied = gram, copied
+
+    @property
+    def space(self) -> Space:
+        """The space of its columns."""
+        return self._space.real()
+
+    @property
+    def depth(self) -> int:
+        """The number of projections that it went through."""
+        return 0 if self.parent is None else self.parent.depth + 1
+
+
+class Layer:
+    """The tokens of one layer, and the products of all sources."""
+
+    def __init__(self, algebra: Algebra, tokens: int, columns: int) -> None:
+        self.algebra, self.width, self.tokens = algebra, Series(-2, 1.0), tokens
+        self.space = Space(self.width, of_tokens=True)
+        self.source = Source(self.space, columns)
+        self._parts: dict[Space, Source] = {}
+        self._products: dict[Any, Jet] = {}
+        self._batches = count()
+
+    def of_tokens(self, coefficient: Jet) -> Rows:
+        """Return the tokens."""
+        return Rows(self, [(self.source, coefficient)], self.tokens, [self.space])
+
+    def tokens_in(self, space: Space) -> Source:
+        """Return the columns of the tokens that lie in a part of their space."""
+        if space.real() is self.space:
+            return self.source
+        if space.grows and test_value(space.ratio) == 1.0:
+            self.space.unify(space)
+            return self.source
+        return self._parts.setdefault(space, Source(space, self.source.rows))
+
+    def is_of_tokens(self, source: Source) -> bool:
+        """Return whether a source consists of columns of the tokens."""
+        return source is self.source or source in self._parts.values()
+
+    def project(self, x: Any, columns: Any, name: str | None = None, head: int = 0) -> Rows:
+        """Return x W with a new Gaussian matrix W."""
+        space, batch = Space(columns), next(self._batches)
+        x = x.rows() if hasattr(x, "rows") else x
+        if not isinstance(x, Rows):
+            known = Jet.of(self.algebra, x)
+            return Rows(self, [(Source(space, known.shape[1]), known)], known.shape[0], [space])
+        x.check_plain()
+        place = {s: k for k, s in enumerate(x.spaces)}
+        parts = [
+            (
+                Source(space, s.rows, s.copied or s, (batch, place[s.space]), s.gram),
+                c * s.space.size**0.5,
+            )
+            for s, c in x.parts
+        ]
+        return Rows(self, parts, x.count, [space])
+
+    def product(self, s: Source, t: Source, mode: int = 0) -> Jet:
+        """Return S T^T / N; each mode of a rotation has a Gaussian of its own."""
+        if (t, s, mode) in self._products:
+            return self._products[t, s, mode].mT
+        if (s, t, mode) not in self._products:
+            self._products[s, t, mode] = self._product(s, t, mode)
+        return self._products[s, t, mode]
+
+    def _product(self, s: Source, t: Source, mode: int) -> Jet:
+        a, size, grows = self.algebra, (s.rows, t.rows), s.space.grows
+        if s.copied is not None and t.copied is not None:
+            return self.product(s.copied, t.copied, mode)
+        if s is t and self.is_of_tokens(s):
+            return Jet(a, size, a.identity(s.rows))
+        if s is t and not grows:
+            raise LimitError(
+                "squared lengths over a fixed number of columns are random of order one"
+            )
+        noise, lead = Noise(a), None
+        if s is t:
+            lead = a.identity(s.rows) if s.gram is None else s.gram
+        if s.gram is None or s is not t:
+            z, eye = Gaussian(*size, symmetric=s is t), (a.identity(s.rows), a.identity(t.rows))
+            noise = Noise(a, [Term(z, *eye, size)]).scaled(s.space.ratio**-0.5)
+        if s.parent is not None and t.parent is not None and s.batch == t.batch:
+            above = self.product(s.parent, t.parent)
+            if above.power < 0:
+                raise LimitError("a projection of a fixed number of columns is random of order one")
+            if s.gram is None and t.gram is None:
+                noise = noise.plus(above.G)
+        return Jet(a, size, lead, None, noise, None, 0 if grows else -1)
+
+
+class Rows(Extended):
+    """A sum of a jet times a source; `shift` is added to every entry, `turns` rotate the entries.
+
+    Attributes
+    ----------
+    count
+        The number m of rows.
+    """
+
+    def __init__(
+        self, layer: Layer, parts: Sequence[tuple[Source, Jet]], rows: int,
+        spaces: Sequence[Space], shift: Series | None = None, turns: Any = None,
+    ) -> None:  # fmt: skip
+        self.layer, self.parts, self.count = layer, list(parts), rows
+        self._spaces, self.shift, self.turns = list(spaces), shift, turns
+        self._plain: Rows | None = None
+
+    @property
+    def spaces(self) -> list[Space]:
+        """The spaces of which the columns are a direct sum."""
+        return [s.real() for s in self._spaces]
+
+    @property
+    def shape(self) -> tuple[int, Any]:
+        """Rows and columns; columns that grow with the width are a series."""
+        total = self.spaces[0].size
+        for s in self.spaces[1:]:
+            total = total + s.size
+        return self.count, total if total.power else int(test_value(total.c[0]))
+
+    def check_plain(self) -> None:
+        """Raise LimitError if the entries have a constant part, or are rotated."""
+        if self.shift is not None:
+            raise LimitError(_SHIFTED)
+        if self.turns is not None:
+            raise LimitError("rotated rows are multiplied with others that are rotated alike only")
+
+    def like(
+        self, parts: Sequence[tuple[Source, Jet]], rows: int | None = None,
+        shift: Series | None = None,
+    ) -> Rows:  # fmt: skip
+        """Return other rows of the same space."""
+        return Rows(self.layer, parts, rows or self.count, self.spaces, shift, self.turns)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), named: Any = None
+    ) -> Any:
+        """Join rows side by side; nothing else in torch has a rule."""
+        if function.__name__ in ("cat", "concat", "concatenate"):
+            return joined(args[0])
+        raise LimitError(f"{function.__name__} of rows has no rule")
+
+    def new_full(self, size: Any, value: float) -> Jet:
+        """Return a small matrix of equal entries."""
+        return Jet.of(self.layer.algebra, np.full(size[-2:], value))
+
+    def mean(self, *args: Any, **named: Any) -> Any:
+        """Raise LimitError: V does not know the means of rows."""
+        raise LimitError("the law of the means of rows does not follow from V")
+
+    def each(self, function: Callable[[Jet], Jet]) -> Rows:
+        """Return rows with a function of every coefficient."""
+        return self.like([(s, function(c)) for s, c in self.parts])
+
+    def __mul__(self, other: Any) -> Rows:
+        if isinstance(other, Number):
+            shift = None if self.shift is None else self.shift * other
+            return self.like([(s, c * other) for s, c in self.parts], shift=shift)
+        if hasattr(other, "times_rows"):
+            result: Rows = other.times_rows(self)
+            return result
+        if isinstance(other, Rows):
+            raise LimitError(
+                "rows times rows are nonlinear at infinite width; a gate must tend to a constant"
+            )
+        if tuple(other.shape)[-1] != 1:
+            raise LimitError("rows are multiplied by numbers or columns")
+        if self.shift is not None:
+            raise LimitError(_SHIFTED)
+        return self.each(lambda c: c * other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Rows:
+        return self * (Series.of(other) ** -1.0 if isinstance(other, Number) else 1.0 / other)
+
+    def __add__(self, other: Any) -> Rows:
+        if isinstance(other, Number):
+            shift = Series.of(other) if self.shift is None else self.shift + other
+            gone = all(is_zero(c) or abs(test_value(c)) < 1e-14 for c in shift.c)
+            return self.like(self.parts, shift=None if gone else shift)
+        other = other.rows() if hasattr(other, "rows") else other
+        if not isinstance(other, Rows):
+            raise LimitError("only rows or numbers are added to rows")
+        if self.turns is not None or other.turns is not None:
+            raise LimitError("rotated rows have no sums")
+        aligned(self, other)
+        count, total = max(self.count, other.count), dict[Source, Jet]()
+        for s, c in (*self.parts, *other.parts):
+            repeated = c.spread((count, c.shape[1]))
+            total[s] = total[s] + repeated if s in total else repeated
+        shifts = [x.shift for x in (self, other) if x.shift is not None]
+        shift = sum(shifts[1:], shifts[0]) if shifts else None
+        return self.like(list(total.items()), count, shift)
+
+    __radd__ = __add__
+
+    def __rmatmul__(self, matrix: Any) -> Rows:
+        if self.shift is not None:
+            raise LimitError(_SHIFTED)
+        a = Jet.of(self.layer.algebra, matrix)
+        return self.like([(s, a @ c) for s, c in self.parts], a.shape[0])
+
+    @property
+    def mT(self) -> Transposed:
+        """The transpose, for inner products."""
+        return Transposed(self)
+
+    def __matmul__(self, other: Any) -> Jet:
+        if not isinstance(other, Transposed):
+            raise LimitError("rows are multiplied by project, or by x.mT of rows x")
+        return inner(self, other.rows_)
+
+    def squares(self) -> Jet:
+        """Return the squared lengths of the rows, a column."""
+        gram = inner(self, self)
+        a, d = gram.algebra, gram.algebra.diagonal
+        return Jet(
+            a, (self.count, 1), d(gram.M), d(gram.D), gram.G.diagonal(), d(gram.E), gram.power
+        )
+
+    def without_shift(self) -> Rows:
+        """Return the same rows without the constant part, one object for all calls."""
+        if self.shift is None:
+            return self
+        if self._plain is None:
+            self._plain = self.like(self.parts)
+        return self._plain
+
+    def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Return a primitive of rows."""
+        from shaped_attention.blocks.limits.hidden import primitive_of_rows
+
+        return primitive_of_rows(self, function, args, named)
+
+
+class Transposed:
+    """The transpose of rows."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows_ = rows
+
+    def __rmatmul__(self, other: Any) -> Any:
+        raise LimitError("rows are multiplied by project, or by x.mT of rows x")
+
+
+def joined(rows: Sequence[Any]) -> Rows:
+    """Return rows of the direct sum; the same space twice, as of shared values, is copied."""
+    rows = [x.rows() if hasattr(x, "rows") else x for x in rows]
+    parts: list[tuple[Source, Jet]] = []
+    spaces: list[Space] = []
+    for x in rows:
+        x.check_plain()
+        for space in x.spaces:
+            here = [(s, c) for s, c in x.parts if s.space is space]
+            if space in spaces:
+                space = Space(space.size)
+                here = [(Source(space, s.rows, gram=s.gram, copied=s), c) for s, c in here]
+            parts += here
+            spaces.append(space)
+    return Rows(rows[0].layer, parts, rows[0].count, spaces)
+
+
+def aligned(x: Rows, y: Rows) -> None:
+    """Identify the spaces of two rows, direct sums of equal sizes."""
+    if len(x.spaces) != len(y.spaces):
+        raise LimitError("rows of different direct sums meet")
+    for a, b in zip(x.spaces, y.spaces, strict=True):
+        a.unify(b)
+
+
+def inner(x: Rows, y: Rows) -> Jet:
+    """Return all inner products of two rows."""
+    for rows in (x, y):
+        if rows.shift is not None:
+            raise LimitError(_SHIFTED)
+    if (x.turns is None) != (y.turns is None):
+        raise LimitError("rotated rows are multiplied with others that are rotated alike only")
+    layer, total = x.layer, None
+    aligned(x, y)
+    for s, c in x.parts:
+        for t, d in y.parts:
+            if s.space is not t.space:
+                continue
+            for mode, entries in enumerate(_modes(x, y, s, t)):
+                part = (c @ layer.product(s, t, mode) @ d.mT) * s.space.size
+                part = part if entries is None else part * Jet.of(layer.algebra, entries)
+                total = part if total is None else total + part
+    if total is None:
+        raise LimitError("rows of different numbers of columns meet")
+    return total
+
+
+def _modes(x: Rows, y: Rows, s: Source, t: Source) -> Sequence[Any]:
+    """Return the matrices E_k of a rotation; None is a matrix of ones."""
+    if x.turns is None:
+        return [None]
+    if x.turns[0] != y.turns[0]:
+        raise LimitError("rows that are rotated by different angles meet")
+    if s is t:
+        raise LimitError("queries and keys that are rotated must have weights of their own")
+    return [entries for entries, _ in x.turns[1]]
+
+
+def known_gram(x: Rows) -> Small:
+    """Return the matrix of mean products of entries, which must be known and of order one."""
+    gram = inner(x, x) * x.spaces[0].size ** -1.0
+    if gram.M is None or gram.power != 0:
+        raise LimitError("a function of entries of another order than 1 has no rule")
+    if gram.D is not None:
+        raise LimitError("the covariance of hidden units has a term of order 1 / sqrt n")
+    return gram.M

@@ -1,0 +1,80 @@
+"""Errors in the derivation of limits from branches."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_FOLDER = "shaped_attention/blocks/limits/"
+_TEST = "test_derived_limits.py::test_drift_and_diffusion_are_the_closed_forms"
+_LAYERS = "test_derived_limits.py::test_new_blocks_against_one_layer"
+_CLOCK = "test_derived_limits.py::test_what_the_clock_and_norms_need_is_the_closed_form"
+
+
+def _mutant(name: str, file: str, text: str, replacement: str, test: str) -> Mutant:
+    return Mutant(f"limit-{name}", f"{_FOLDER}{file}.py", text, replacement, (test,))
+
+
+DERIVED_LIMITS = [
+    _mutant(
+        "without-half-of-the-curvature", "jets", "a.scaled(0.5, a.times(f2,",
+        "a.scaled(1.0, a.times(f2,", f"{_TEST}[qk-norm-4]",
+    ),
+    _mutant(
+        "softmax-with-half-its-curvature", "jets", "curved = a.scaled(0.5, small",
+        "curved = a.scaled(0.25, small", f"{_TEST}[causal-4]",
+    ),
+    _mutant(
+        "products-without-covariation", "jets", "mm(u.D, v.D), covariation(a, u.G, v.G)",
+        "mm(u.D, v.D)", f"{_TEST}[causal-4]",
+    ),
+    _mutant(
+        "lengths-of-one-side", "noise", "lengths = a.row_sums(had(x.L, y.L))",
+        "lengths = a.row_sums(had(x.L, x.L))", f"{_CLOCK}[biases, causal]",
+    ),
+    _mutant(
+        "projections-forget-their-parents", "sources", "noise = noise.plus(above.G)",
+        "noise = noise", f"{_TEST}[output projection-4]",
+    ),
+    _mutant(
+        "noise-of-all-columns", "sources", ".scaled(s.space.ratio**-0.5)", ".scaled(1.0)",
+        f"{_TEST}[heads-4]",
+    ),
+    _mutant(
+        "scores-and-lengths-independent", "derivation", "pair = covariation(a, c.G, product.G)",
+        "pair: Matrix = None", f"{_LAYERS}[shared keys]",
+    ),
+    _mutant(
+        "growth-counts-the-noise-twice", "derivation", "a.scaled(-1.0, squares)",
+        "a.scaled(0.0, squares)", f"{_TEST}[causal-4]",
+    ),
+    _mutant(
+        "rate-of-symmetric-noise", "derivation", "(1.0 if x.z.symmetric else 0.5)", "1.0",
+        f"{_TEST}[shared keys-2]",
+    ),
+    _mutant(
+        "third-derivative-twice", "hidden", "0.5 * third", "third", f"{_TEST}[tanh-2]",
+    ),
+    _mutant(
+        "squares-half-correlated", "hidden", "a.scaled(2.0, a.times(v, v))", "a.times(v, v)",
+        f"{_TEST}[gelu-2]",
+    ),
+    _mutant(
+        "half-of-the-kernel", "hidden", "2.0 / math.pi", "1.0 / math.pi", f"{_TEST}[relu-2]",
+    ),
+    _mutant(
+        "gates-without-half", "hidden", "a.scaled(0.5 * second, a.diagonal",
+        "a.scaled(second, a.diagonal", f"{_TEST}[gated-2]",
+    ),
+    _mutant(
+        "slope-at-the-wrong-scale", "hidden", "_parted(x, 0.0, a.over(each[1], sigma)",
+        "_parted(x, 0.0, each[1]", f"{_LAYERS}[odd]",
+    ),
+    _mutant(
+        "half-of-the-rate-along", "derived", "rate = a.scaled(4.0, covariation(a, trace",
+        "rate = a.scaled(2.0, covariation(a, trace", f"{_CLOCK}[plain]",
+    ),
+    _mutant(
+        "depth-of-tokens-counts", "sources", "return 0 if self.parent is None else",
+        "return 1 if self.parent is None else", f"{_CLOCK}[plain]",
+    ),
+]  # fmt: skip

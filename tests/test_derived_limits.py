@@ -1,0 +1,349 @@
+"""Limits that are derived from the text of a branch.
+
+Three oracles: the closed forms of attention and MLPs, one layer with real numbers at two widths,
+and, for what has no limit, the reason.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention.blocks.limit import unit_increments
+from shaped_attention.blocks.limits.derived import DerivedLimit
+from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.numerics.primitives import (
+    constant,
+    leaky,
+    row_squares,
+    softmax,
+    sqrt,
+    tanh,
+)
+from shaped_attention.theory.moments import moments
+from tests import new_attentions as new
+from tests.new_attentions import centred, logits_of, seen
+
+ATTENTION = {
+    "plain": {},
+    "causal": {"mask": "causal"},
+    "window": {"mask": "causal:2"},
+    "heads": {"heads": 4},
+    "output projection": {"heads": 4, "output_projection": True, "mask": "causal"},
+    "biases": {"query_bias": 0.5, "key_bias": 0.3},
+    "biases, causal": {"query_bias": 0.5, "key_bias": 0.3, "mask": "causal"},
+    "shared keys": {"heads": 4, "output_projection": True, "kv_heads": 2},
+    "fixed keys": {"key_size": 16},
+    "fixed heads": {
+        "heads": 2, "head_size": 8, "output_projection": True, "value_ratio": 1.5, "kv_heads": 1,
+    },
+    "softcap": {"softcap": 3.0},
+    "position bias": {"position_bias": "alibi"},
+    "qk-norm": {"qk_norm": True},
+    "qk-norm with eps": {"qk_norm": True, "qk_norm_eps": 0.3},
+    "qk-norm over all": {"heads": 2, "output_projection": True, "qk_norm": "all"},
+    "qk-norm over 8": {"key_size": 8, "qk_norm": True},
+    "rope": {"key_size": 8, "rope": 100.0, "mask": "causal"},
+    "rope, many columns": {"rope": (0.3, 0.8)},
+    "rope, half": {"rope": (0.3, 0.8), "rope_share": 0.5},
+    "rope, biases": {"key_size": 8, "rope": 100.0, "query_bias": 0.5, "key_bias": 0.3},
+    "skip": {"skip": 0.8},
+}  # fmt: skip
+
+BLOCKS: dict[str, sa.Block] = {
+    **{name: sa.ShapedAttention(0.6, 0.7, **options) for name, options in ATTENTION.items()},
+    "relu": sa.ShapedMLP(0.6, 0.4, -1.1),
+    "relu, wide": sa.ShapedMLP(0.6, 0.4, -1.1, hidden_ratio=4.0),
+    "tanh": sa.ShapedMLP(0.6, activation="tanh", scale=1.5),
+    "gelu": sa.ShapedMLP(0.6, activation="gelu", scale=1.5),
+    "gated": sa.ShapedMLP(0.6, activation="silu", scale=1.5, gated=True, gate_bias=0.3),
+    "parallel": sa.Parallel(sa.ShapedAttention(0.4, 0.7), sa.ShapedMLP(0.5)),
+}  # fmt: skip
+
+
+def random_covariance(tokens: int, generator: np.random.Generator) -> torch.Tensor:
+    """Return V (1, m, m)."""
+    x = generator.normal(size=(tokens, tokens + 1))
+    return torch.tensor(x @ x.T / tokens + 0.1 * np.eye(tokens))[None]
+
+
+def assert_equal(ours: Any, theirs: Any) -> None:
+    """Compare two results; None is 0."""
+    if ours is None or theirs is None:
+        other = theirs if ours is None else ours
+        assert other is None or float(torch.as_tensor(other).abs().max()) < 1e-10
+        return
+    scale = float(torch.as_tensor(theirs).abs().max())
+    torch.testing.assert_close(ours, theirs, rtol=0.0, atol=1e-10 * max(1.0, scale))
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 4])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_drift_and_diffusion_are_the_closed_forms(name, tokens):
+    """To 1e-10, for random covariances."""
+    block, p = BLOCKS[name], at_depth(BLOCKS[name], 0.0)
+    v = random_covariance(tokens, np.random.default_rng(tokens))
+    ours = moments([(DerivedLimit(block), p, 1.0)], v, diffusion=True)
+    theirs = moments([(block.limit, p, 1.0)], v, diffusion=True)
+    assert_equal(ours.drift, theirs.drift)
+    assert_equal(ours.diffusion, theirs.diffusion)
+
+
+@pytest.mark.parametrize("name", [x for x in BLOCKS if not x.startswith("rope")])
+def test_what_the_clock_and_norms_need_is_the_closed_form(name):
+    """The second order of the noise, its rate along a direction, and that of the variances."""
+    block, p = BLOCKS[name], at_depth(BLOCKS[name], 0.0)
+    generator = np.random.default_rng(3)
+    v = random_covariance(3, generator)
+    factor = torch.linalg.cholesky(v) + 0.2
+    direction = torch.tensor(generator.normal(size=(1, 3, 3)))
+    direction = direction + direction.mT
+    ours, theirs = DerivedLimit(block), block.limit
+    assert_equal(ours.noise_along(p, factor, direction), theirs.noise_along(p, factor, direction))
+    assert_equal(ours.variance_noise(p, v), theirs.variance_noise(p, v))
+    second, expected = ours.noise_drift(p, factor), theirs.noise_drift(p, factor)
+    if expected is not None and second is not None:
+        assert_equal(second, expected)
+    assert ours.weight_rate(p) == pytest.approx(theirs.weight_rate(p), rel=1e-12)
+
+
+def test_the_second_order_of_a_new_noise_is_the_sum_over_increments():
+    """`noise_drift` by jets against derivatives along each unit increment."""
+    for block in (new.Differential(0.5, 0.7), new.TalkingHeads(0.5, 0.7), new.Latent(0.5, 0.7)):
+        p = at_depth(block, 0.0)
+        factor = torch.linalg.cholesky(random_covariance(3, np.random.default_rng(5)))
+
+        limit: Any = block.limit
+        eps = 1e-5
+        total = torch.zeros_like(factor)
+        for unit in unit_increments(limit, p, factor) or ():
+            along = limit.factor_noise(p, factor, unit)
+            up = limit.factor_noise(p, factor + eps * along, unit)
+            down = limit.factor_noise(p, factor - eps * along, unit)
+            total = total + (up - down) / (2.0 * eps)
+        torch.testing.assert_close(limit.noise_drift(p, factor), total, rtol=1e-7, atol=1e-9)
+
+
+def branch_of(function):
+    """Return a block of which the function is the branch."""
+
+    @dataclass(frozen=True)
+    class Given(sa.Block):
+        gamma: float = 0.6
+        tau0: float = 0.7
+
+        def branch(self, p, tokens, project):
+            return function(p, tokens, project)
+
+    return Given()
+
+
+def attend(p, t, project, *, identity=True, centre=True, power=1.0):
+    """Return attention without one of its modifications."""
+    m, n = t.shape[-2:]
+    queries, keys = project(t, n) / n**0.5, project(t, n) / n**0.5
+    weights = softmax(queries @ keys.mT / (p.tau0 * n**0.5 * n ** (power / 2.0)), seen(m))
+    values = project(t, n) / n**0.5
+    mixed = (weights - 1.0 / m if centre else weights) @ values
+    return values + mixed if identity else mixed
+
+
+def with_unit_keys(p, t, project):
+    """Return attention with queries and keys of unit length over two columns."""
+    m, n = t.shape[-2:]
+    queries, keys = project(t, 2), project(t, 2)
+    queries, keys = (x / sqrt(row_squares(x) / 2) for x in (queries, keys))
+    values = project(t, n) / n**0.5
+    weights = centred(queries @ keys.mT / (p.tau0 * (2 * n) ** 0.5), seen(m))
+    return values + weights @ values
+
+
+def sandwiched(p, t, project):
+    """Return A B A v with a matrix B between the same scores."""
+    m, n = t.shape[-2:]
+    weights = centred(logits_of(p, t, n, n, project), seen(m, causal=True))
+    between = constant(np.random.default_rng(0).normal(size=(m, m)), like=t)
+    values = project(t, n) / n**0.5
+    return values + weights @ (between @ (weights @ values))
+
+
+def hidden(function):
+    """Return a network with hidden units."""
+
+    def branch(p, t, project):
+        n = t.shape[-1]
+        return project(function(project(t, n) / n**0.5, n), n) / n**0.5
+
+    return branch
+
+
+REFUSED = {
+    "order 1, not 1/n": lambda p, t, pr: attend(p, t, pr, identity=False),
+    "not a multiple of the tokens": lambda p, t, pr: attend(p, t, pr, centre=False),
+    "too small a power of n": lambda p, t, pr: attend(p, t, pr, power=0.0),
+    "over a fixed number of columns": with_unit_keys,
+    "a matrix between them": sandwiched,
+    "order 1 / sqrt n": hidden(lambda x, n: x + tanh(x) / n**0.5),
+    "nonlinear at infinite width|not a multiple": hidden(lambda x, n: tanh(x)),
+    "slopes of a ReLU": hidden(lambda x, n: leaky(x, 1.0, 0.0)),
+    "math.sqrt": lambda p, t, pr: pr(t, t.shape[-1]) / math.sqrt(t.shape[-1]),
+    "a gate must tend": lambda p, t, pr: pr(t, t.shape[-1]) * pr(t, t.shape[-1]) / t.shape[-1],
+    "by order 1": lambda p, t, pr: t * 0.5,
+    "sort of rows": lambda p, t, pr: torch.sort(pr(t, t.shape[-1]))[0],
+    "means of rows": lambda p, t, pr: pr(t - t.mean(-1, keepdim=True), t.shape[-1]),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_has_no_limit_says_why(reason):
+    """The reason ends the sentence of `check_limit`."""
+    block = branch_of(REFUSED[reason])
+    assert isinstance(block.limit, str)
+    with pytest.raises(ValueError, match=reason):
+        sa.drift(block, sa.equicorrelated(3, 0.2))
+
+
+def test_a_derived_limit_is_not_stored():
+    """A block that was asked for its limit is pickled as its fields."""
+    block = new.Sigmoid(0.5, 0.7)
+    before = pickle.dumps(block)
+    assert not isinstance(block.limit, str)
+    assert pickle.dumps(block) == before
+    assert block == new.Sigmoid(0.5, 0.7)
+
+
+# One layer with real numbers
+
+
+class Drawn:
+    """project(x, columns): exact in law given x, from a root of x x^T; keys may change sign."""
+
+    def __init__(self, generator: Any, batch: int, sign: float, drawn: list[Any]) -> None:
+        self.generator, self.batch, self.sign = generator, batch, sign
+        self.drawn, self.calls = drawn, 0
+
+    def __call__(self, x: Any, columns: int, name: str | None = None, head: int = 0) -> Any:
+        """Return the product."""
+        if self.calls == len(self.drawn):
+            size = (self.batch, x.shape[-2], columns)
+            self.drawn.append(torch.randn(size, generator=self.generator, dtype=torch.float64))
+        normal = self.drawn[self.calls]
+        self.calls += 1
+        return (self.sign if name == "keys" else 1.0) * (torch.linalg.cholesky(x @ x.mT) @ normal)
+
+
+FAR = 1e13
+"""A temperature at which there are no scores."""
+
+TOKENS = 3
+
+
+def without_scores(block: Any) -> Any:
+    """Return the block whose moments are known: the linear one."""
+    return replace(block, **({"tau0": FAR} if hasattr(block, "tau0") else {"a": 0.0}))
+
+
+def layer_moments(block: Any, v0: Any, width: int, samples: int, seed: int, batch: int = 20_000):
+    """Return n E[V' - V''] and its error, and n Cov(V' - V'') likewise; V'' has no scores.
+
+    Averaging over the signs of the keys removes the noise of order sqrt n from the drift. The noise
+    of the scores is not correlated with that of V''.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.linalg.cholesky(torch.tensor(v0))
+    tokens = torch.zeros(1, TOKENS, width, dtype=torch.float64)
+    tokens[0, :, :TOKENS] = root * width**0.5
+    tokens = tokens.expand(batch, TOKENS, width)
+    linear, i, j = without_scores(block), *np.tril_indices(TOKENS)
+    skip = math.sqrt(1.0 - block.gamma**2)
+    drifts, kicks = [], []
+    for _ in range(samples // batch):
+        drawn: list[Any] = []
+        values = []
+        for sign in (1.0, -1.0):
+            both = []
+            for kind in (block, linear):
+                branch = kind.branch(
+                    at_depth(kind, 0.0), tokens, Drawn(generator, batch, sign, drawn)
+                )
+                new_tokens = skip * tokens + kind.gamma * branch
+                both.append((new_tokens @ new_tokens.mT / width)[:, i, j])
+            values.append(both[0] - both[1])
+            if sign > 0.0:
+                kicks.append(values[0] * width**0.5)
+        drifts.append(width * sum(values) / 2.0)
+    drift, kick = torch.cat(drifts), torch.cat(kicks)
+    kick = kick - kick.mean(0)
+    noise = kick[:, :, None] * kick[:, None, :]
+    count = len(drift)
+    return [(x.mean(0).numpy(), (x.std(0) / count**0.5).numpy()) for x in (drift, noise)]
+
+
+def scores_against_layers(block: Any, wrong: Any, samples: int) -> tuple[Any, Any]:
+    """Return the largest |z| of drift and noise of the limit, and of that of a wrong block."""
+    generator = np.random.default_rng(5)
+    x = generator.normal(size=(TOKENS, 5))
+    v0 = x @ x.T / 5.0 + 0.2 * np.eye(TOKENS)
+    i, j = np.tril_indices(TOKENS)
+    one, two = (layer_moments(block, v0, n, samples, n) for n in (64, 128))
+
+    def expected(kind: Any) -> list[Any]:
+        linear = without_scores(kind)
+        return [
+            (sa.drift(kind, v0) - sa.drift(linear, v0))[i, j],
+            sa.diffusion(kind, v0) - sa.diffusion(linear, v0),
+        ]
+
+    scores = []
+    for right in (expected(block), expected(wrong)):
+        z = []
+        for value, (a, sa_), (b, sb) in zip(right, one, two, strict=True):
+            # Without the term of order 1/n.
+            mean, error = 2.0 * b - a, np.sqrt(4.0 * sb**2 + sa_**2)
+            free = error > 1e-9
+            z.append(float((np.abs(value - mean)[free] / error[free]).max()))
+        scores.append(z)
+    return scores[0], scores[1]
+
+
+NEW = {
+    "sigmoid": (new.Sigmoid(0.7, 0.3), {"tau0": 0.315}),
+    "differential": (new.Differential(0.7, 0.4), {"mu": 0.5}),
+    "talking heads": (new.TalkingHeads(0.7, 0.5), {"mixing": ((1.0, 0.5), (0.3, 0.8))}),
+    "unit rows": (new.UnitRows(0.7, 0.5), {"tau0": 0.525}),
+    "latent": (new.Latent(0.7, 0.4), {"tau0": 0.42}),
+    "shared keys": (new.SharedKeys(0.7, 0.4), {"tau0": 0.42}),
+    "twice": (new.Twice(0.7, 0.4), {"tau0": 0.42}),
+    "nested": (new.Nested(0.7, 0.4), {"tau0": 0.42}),
+    "even": (new.Even(0.7), {"a": 1.575}),
+    "odd": (new.Odd(0.7), {"a": 1.575}),
+}
+"""Blocks, and a parameter that is wrong by about 5 %."""
+
+
+def compare_with_layers(name: str, samples: int, least: float) -> None:
+    """Fail if the limit is off by 4.5 standard errors, or the wrong one by less than `least`."""
+    block, change = NEW[name]
+    right, wrong = scores_against_layers(block, replace(block, **change), samples)
+    assert max(right) < 4.5, right
+    assert max(wrong) > least, wrong
+
+
+@pytest.mark.parametrize("name", ["differential", "shared keys", "odd"])
+def test_new_blocks_against_one_layer(name):
+    """40,000 samples at widths 64 and 128; a parameter off by 5 % (a sign) is 4.5 errors off."""
+    compare_with_layers(name, 40_000, 4.5)
+
+
+@pytest.mark.validation
+@pytest.mark.parametrize("name", NEW)
+def test_ten_new_blocks_against_one_layer(name):
+    """160,000 samples at widths 64 and 128."""
+    compare_with_layers(name, 160_000, 4.0)
