@@ -25,11 +25,7 @@ DERIVED_LIMITS = [
     ),
     _mutant(
         "products-without-covariation", "jets", "mm(u.D, v.D), covariation(a, u.G, v.G)",
-        "mm(u.D, v.D)", f"{_TEST}[causal-4]",
-    ),
-    _mutant(
-        "lengths-of-one-side", "noise", "lengths = a.row_sums(had(x.L, y.L))",
-        "lengths = a.row_sums(had(x.L, x.L))", f"{_CLOCK}[biases, causal]",
+        "mm(u.D, v.D)", f"{_LAYERS}[twice]",
     ),
     _mutant(
         "projections-forget-their-parents", "sources", "noise = noise.plus(above.G)",
@@ -38,10 +34,6 @@ DERIVED_LIMITS = [
     _mutant(
         "noise-of-all-columns", "sources", ".scaled(s.space.ratio**-0.5)", ".scaled(1.0)",
         f"{_TEST}[heads-4]",
-    ),
-    _mutant(
-        "scores-and-lengths-independent", "derivation", "pair = covariation(a, c.G, product.G)",
-        "pair: Matrix = None", f"{_LAYERS}[shared keys]",
     ),
     _mutant(
         "growth-counts-the-noise-twice", "derivation", "a.scaled(-1.0, squares)",

@@ -6,10 +6,11 @@ eps. For the C_j whose leading order is c_j F:
 
     noise of F     sum r c_j C_j.G
     linear rate    sum over Z of (coefficient of F Z F^T)^2, twice for Z + Z^T
-    drift of F     sum r c_j C_j.E + r c_k E[C_j.G (S_j S_k^T).G]
+    drift of F     sum r c_j C_j.E
     growth         sum r E[C_j.G C_j.G^T] - E[N N^T] + sum r C_j.D C_j.D^T + sum r E y y^T
 
-The growth is positive semidefinite since sum c_j^2 = 1.
+The noise of the C_j and that of the S_j S_k^T must be independent. The growth is positive
+semidefinite since sum c_j^2 = 1.
 """
 
 from __future__ import annotations
@@ -125,8 +126,6 @@ class Derivation:
                     if other is None:
                         continue
                     product = layer.product(s, t)
-                    pair = covariation(a, c.G, product.G)
-                    drift = a.plus(drift, a.scaled(times(other, ratio), pair))
                     lengths = lengths.plus(product.G.scaled(times(w * other, ratio)))
         self._check_first_orders(leading, first)
         if {x.z for x in noise.terms} & {x.z for x in lengths.terms}:
