@@ -19,14 +19,7 @@ import shaped_attention as sa
 from shaped_attention.blocks.limit import unit_increments
 from shaped_attention.blocks.limits.derived import DerivedLimit
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.numerics.primitives import (
-    constant,
-    leaky,
-    row_squares,
-    softmax,
-    sqrt,
-    tanh,
-)
+from shaped_attention.numerics.primitives import constant, leaky, row_squares, softmax, sqrt, tanh
 from shaped_attention.theory.moments import moments
 from tests import new_attentions as new
 from tests.new_attentions import centred, logits_of, seen
