@@ -124,6 +124,48 @@ def test_the_second_order_of_a_new_noise_is_the_sum_over_increments():
         torch.testing.assert_close(limit.noise_drift(p, factor), total, rtol=1e-7, atol=1e-9)
 
 
+INSIDE = {
+    "differential": new.Differential(0.6, 0.5),
+    "equal parameters": new.Differential(0.5, 0.5, 0.5),
+    "talking heads": new.TalkingHeads(0.6, 0.5),
+    "odd": new.Odd(0.5),
+    "schedule": new.Sigmoid(sa.Schedule([(0.0, 0.3), (1.0, 0.6)]), 0.5),
+    "normalised": sa.Normalised(new.Differential(0.6, 0.5)),
+    "sandwich": sa.Normalised(new.Differential(0.6, 0.5), "sandwich"),
+    "parallel": sa.Parallel(new.Sigmoid(0.4, 0.7), sa.ShapedMLP(0.5)),
+}
+
+
+@pytest.mark.parametrize("method", ["direct", "clock"])
+@pytest.mark.parametrize("name", INSIDE)
+def test_compiled_paths_are_those_of_torch(name, method):
+    """The same noise whether parameters are numbers or formulas: to 1e-10."""
+    block = INSIDE[name]
+    if method == "clock" and isinstance(block, sa.Normalised):
+        pytest.skip("correlations cannot explode")
+    v0 = sa.equicorrelated(3, 0.2)
+    call = {"horizon": 0.2, "step": 0.05, "samples": 16, "method": method, "progress": False}
+    compiled = sa.integrate_sde(block, v0, **call).V.values
+    with sa.eager():
+        eager = sa.integrate_sde(block, v0, **call).V.values
+    np.testing.assert_allclose(compiled, eager, rtol=1e-10, atol=1e-10)
+
+
+def test_derivatives_of_paths_are_those_of_differences():
+    """Of each parameter of a block with a derived limit."""
+    block, v0 = new.Differential(0.6, 0.5), torch.tensor(sa.equicorrelated(3, 0.2))
+
+    def last(values: dict[str, torch.Tensor]) -> torch.Tensor:
+        call = {"horizon": 0.2, "step": 0.05, "samples": 4}
+        return sa.pathwise(block, v0, parameters=values, **call).square().sum()
+
+    for name in ("gamma", "tau0", "mu"):
+        x = torch.tensor(getattr(block, name), dtype=torch.float64, requires_grad=True)
+        last({name: x}).backward()
+        up, down = (last({name: x.detach() + e}) for e in (1e-5, -1e-5))
+        assert float(x.grad) == pytest.approx(float((up - down) / 2e-5), rel=1e-6)
+
+
 def branch_of(function):
     """Return a block of which the function is the branch."""
 

@@ -6,16 +6,23 @@ The width is n = eps^(-2). What a branch computes from it is a `Series` in eps, 
 from __future__ import annotations
 
 import math
+import operator
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from shaped_attention.blocks.parameters import Parameters, blocks_in, like, ranges_of
+from shaped_attention.blocks.parameters import (
+    Parameters,
+    Schedule,
+    blocks_in,
+    like,
+    ranges_of,
+)
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Operand
-from shaped_attention.numerics.scalars import Scalar, name_of
+from shaped_attention.numerics.scalars import Scalar
 
 _DEPTH = 0.37
 """Relative depth of the test point."""
@@ -37,40 +44,44 @@ class Known(Operand):
         What stands for it in the result: a formula, a number or a tensor.
     test
         Its value at the test point, by which decisions are made.
+    name
+        What distinguishes it from others, whatever their values.
     """
 
-    __slots__ = ("operand", "test")
+    __slots__ = ("name", "operand", "test")
 
-    def __init__(self, operand: Any, test: float) -> None:
-        self.operand, self.test = operand, test
+    def __init__(self, operand: Any, test: float, name: Hashable) -> None:
+        self.operand, self.test, self.name = operand, test, name
 
-    def _with(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
-        if isinstance(other, Known):
-            return Known(function(self.operand, other.operand), function(self.test, other.test))
-        if isinstance(other, float | int):
-            return Known(function(self.operand, other), function(self.test, other))
-        return NotImplemented
+    def _with(self, other: Any, function: Callable[[Any, Any], Any], swapped: bool = False) -> Any:
+        if not isinstance(other, Known | float | int):
+            return NotImplemented
+        x, y = (other, self) if swapped else (self, other)
+        name = function, identity_of(x), identity_of(y)
+        value = function(operand_of(x), operand_of(y))
+        return Known(value, function(test_value(x), test_value(y)), name)
 
     def __add__(self, other: Any) -> Any:
-        return self._with(other, lambda x, y: x + y)
+        return self._with(other, operator.add)
 
     def __mul__(self, other: Any) -> Any:
-        return self._with(other, lambda x, y: x * y)
+        return self._with(other, operator.mul)
 
     def __truediv__(self, other: Any) -> Any:
-        return self._with(other, lambda x, y: x / y)
+        return self._with(other, operator.truediv)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return self._with(other, lambda x, y: y / x)
+        return self._with(other, operator.truediv, swapped=True)
 
     def __pow__(self, power: float | int) -> Any:
-        return self._with(power, lambda x, y: x**y)
+        return self._with(power, operator.pow)
 
     __radd__, __rmul__ = __add__, __mul__
 
     def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
         """Return the value of a function of numbers."""
-        return Known(function(self.operand), float(function(self.test)))
+        name = function.__name__, self.name
+        return Known(function(self.operand), float(function(self.test)), name)
 
 
 Coefficient: TypeAlias = float | int | Known
@@ -86,13 +97,9 @@ def operand_of(number: Any) -> Any:
     return number.operand if isinstance(number, Known) else number
 
 
-def identity_of(number: Any) -> Any:
+def identity_of(number: Any) -> Hashable:
     """Return what distinguishes a number from others."""
-    if not isinstance(number, Known):
-        return float(number)
-    if isinstance(number.operand, Known | Tensor):
-        return id(number.operand)
-    return name_of(number.operand)
+    return number.name if isinstance(number, Known) else float(number)
 
 
 def is_zero(number: Any) -> bool:
@@ -216,7 +223,7 @@ class Series(Operand):
 
 
 class TestedParameters(Parameters):
-    """Parameters of a block as `Known` numbers; those that are plain numbers stay as they are.
+    """Parameters of a block as `Known` numbers.
 
     Test values are near the parameters and within their ranges, and different for different ones,
     so that no formula is mistaken for another. With `exact` they are the parameters themselves.
@@ -224,26 +231,30 @@ class TestedParameters(Parameters):
 
     __test__ = False  # for pytest
 
-    def __init__(self, block: Any, p: Any, exact: bool = False) -> None:
-        self._block, self._p, self._exact = block, p, exact
+    def __init__(
+        self, block: Any, p: Any, exact: bool = False, place: tuple[int, ...] = ()
+    ) -> None:
+        self._block, self._p, self._exact, self._place = block, p, exact, place
 
     def __getattr__(self, name: str) -> Any:
         value, field = getattr(self._p, name), getattr(self._block, name)
         if isinstance(value, Known):
-            return Known(value, value.test)
-        if isinstance(value, Scalar | Tensor):
-            return Known(value, self._test(name, value))
+            return Known(value, value.test, value.name)
+        if isinstance(value, Scalar | Tensor) or isinstance(field, float | Schedule):
+            # Numbers too: the noise is then the same, whatever stands for the parameters.
+            return Known(value, self._test(name, value), (self._place, name))
         if inner := blocks_in(field):
             values = value if isinstance(field, tuple) else (value,)
-            pairs = zip(inner, values, strict=True)
-            return like(field, [TestedParameters(x, p, self._exact) for x, p in pairs])
+            pairs = enumerate(zip(inner, values, strict=True))
+            inside = [TestedParameters(x, p, self._exact, (*self._place, i)) for i, (x, p) in pairs]
+            return like(field, inside)
         return value
 
     def _test(self, name: str, value: Any) -> float:
         if isinstance(value, Scalar):
             number = float(np.asarray(value.evaluate(np.array([_DEPTH]))).ravel()[0])
         else:
-            number = float(value.detach().ravel()[0])
+            number = float(value.detach() if isinstance(value, Tensor) else value)
         if self._exact:
             return number
         place = zlib.crc32(f"{type(self._block).__name__}.{name}".encode()) / 2**32
