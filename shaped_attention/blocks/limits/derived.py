@@ -22,7 +22,9 @@ from shaped_attention.blocks.limits.series import LimitError, operand_of
 from shaped_attention.blocks.limits.shadows import Small
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.libraries import torch
+from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.primitives import M, Numbers, column_sums, row_squares, sqrt
+from shaped_attention.numerics.scalars import name_of
 
 _NOISE = 6.0
 """Weight of the variance of the noise in the speed: it needs shorter steps than a drift."""
@@ -37,16 +39,16 @@ class DerivedLimit(Limit):
 
     def __init__(self, block: Any) -> None:
         self.block = block
-        self._last: tuple[Any, Derivation] | None = None
+        self._last: tuple[Any, Any, Any, Derivation] | None = None
 
     def derivation(self, p: Any, factor: Any, v: Any = None) -> Derivation:
         """Return the derivation at a factor, or at V; the last one is kept."""
-        given = factor if v is None else v
-        place = (p, v is None, getattr(given, "node", given))
         last = self._last
-        if last is None or not all(a is b for a, b in zip(last[0], place, strict=True)):
-            last = self._last = place, derived(self.block, p, factor, v)
-        return last[1]
+        known = last is not None and last[0] is p and (last[1] is None) == (v is None)
+        if last is None or not known or not _same(last[2], factor if v is None else v):
+            found = derived(self.block, p, factor, v)
+            last = self._last = p, v, factor if v is None else v, found
+        return last[3]
 
     @cached_property
     def _tokens(self) -> int:
@@ -168,6 +170,14 @@ class DerivedLimit(Limit):
         along = found.noise.right(a.transposed(found.F)).row_diagonal()
         rate = a.scaled(4.0, covariation(a, along, along.transposed()))
         return None if rate is None else rate.operand
+
+
+def _same(x: Any, y: Any) -> bool:
+    """Return whether two operands are the same matrix."""
+    if not isinstance(x, Matrix) or not isinstance(y, Matrix):
+        return x is y
+    alike = x.node is y.node and x.transposed == y.transposed
+    return alike and name_of(x.coefficient) == name_of(y.coefficient)
 
 
 def _point(tokens: int) -> Any:
