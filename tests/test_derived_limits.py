@@ -233,6 +233,13 @@ REFUSED = {
     "too small a power of n": lambda p, t, pr: attend(p, t, pr, power=0.0),
     "over a fixed number of columns": with_unit_keys,
     "a matrix between them": sandwiched,
+    "groups with different covariances": lambda p, t, pr: torch.cat(
+        [w**0.5 * pr(t, t.shape[-1] // 2) / t.shape[-1] ** 0.5 for w in (1.9, 0.1)], dim=-1
+    ),
+    "single entries of tokens": lambda p, t, pr: (
+        pr(t, t.shape[-1]) / t.shape[-1] ** 0.5 + tanh(t) / t.shape[-1]
+    ),
+    "a number is added": hidden(lambda x, n: x + 1.0),
     "noise of the lengths of projections": with_sums_as_values,
     "order 1 / sqrt n": hidden(lambda x, n: x + tanh(x) / n**0.5),
     "nonlinear at infinite width|not a multiple": hidden(lambda x, n: tanh(x)),
@@ -252,6 +259,20 @@ def test_what_has_no_limit_says_why(reason):
     assert isinstance(block.limit, str)
     with pytest.raises(ValueError, match=reason):
         sa.drift(block, sa.equicorrelated(3, 0.2))
+
+
+def test_what_is_known_for_given_tokens_only_is_said_then():
+    """A block for three tokens, whose bias is too large by a factor sqrt n."""
+
+    def branch(p, t, project):
+        n = t.shape[-1]
+        values = project(t, n) / n**0.5
+        bias = constant(np.arange(9.0).reshape(3, 3), like=t) / n**0.5
+        return values + bias @ values
+
+    words = r"layer contains .*Given.*, which has no limit for 3 tokens: .* order 1 / sqrt n"
+    with pytest.raises(ValueError, match=words):
+        sa.drift(branch_of(branch), sa.equicorrelated(3, 0.2))
 
 
 def test_a_derived_limit_is_not_stored():

@@ -123,7 +123,7 @@ def test_full_memory_is_a_sentence_on_the_command_line(monkeypatch: pytest.Monke
 def test_other_errors_of_a_device_are_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def broken(spec: Any, stepper: Any, first: int, count: int) -> Any:
+    def broken(stepper: Any, first: int, count: int) -> Any:
         asked.append(count)
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 

@@ -82,6 +82,7 @@ class Derivation:
         growth: Matrix = None
         leading: Any = 0.0
         first: Any = 0.0
+        apart: list[Any] = []
         self.depth = 0.0
         for space in branch.spaces:
             ratio = space.ratio if space.grows else 0.0
@@ -90,16 +91,17 @@ class Derivation:
             parts = {s: (c * gamma).at(0) for s, c in branch.parts if s.space is space}
             old = Jet(a, F.shape, F).scaled(skip)
             parts[tokens] = parts[tokens] + old if tokens in parts else old
-            weights = {}
+            weights, whole = {}, np.zeros_like(F.shadow @ F.shadow.T)
             for s, c in parts.items():
                 gram = np.eye(s.rows) if s.gram is None else s.gram.shadow
                 if c.M is not None:
                     mean = c.M.shadow @ gram @ c.M.shadow.T
-                    leading = leading + test_value(ratio) * mean
+                    leading, whole = leading + test_value(ratio) * mean, whole + mean
                 if c.M is not None and c.D is not None:
                     cross = c.M.shadow @ gram @ c.D.shadow.T
                     first = first + test_value(ratio) * (cross + cross.T)
                 weights[s] = self._multiple(c.M, (skip if s is tokens else gamma, skip + gamma))
+            apart.append(whole)
             for s, c in parts.items():
                 w = weights[s]
                 if s.gram is not None and c.M is not None:
@@ -128,6 +130,11 @@ class Derivation:
                     product = layer.product(s, t)
                     lengths = lengths.plus(product.G.scaled(times(w * other, ratio)))
         self._check_first_orders(leading, first)
+        if not all(np.allclose(x, leading, atol=_EQUAL) for x in apart):
+            raise LimitError(
+                "V does not determine the law of the next layer: the columns of the branch fall "
+                "into groups with different covariances; a projection of the joined rows mixes them"
+            )
         if {x.z for x in noise.terms} & {x.z for x in lengths.terms}:
             raise LimitError("noise of the lengths of projections enters the weights as well")
         self.own, self.noise = noise, gathered(noise)

@@ -74,7 +74,11 @@ class DerivedLimit(Limit):
     def check(self, tokens: int) -> None:
         """Raise ValueError if there is no limit for this number of tokens."""
         self.block.check(tokens, None)
-        derived(self.block, at_depth(self.block, 0.0), _point(tokens))
+        try:
+            derived(self.block, at_depth(self.block, 0.0), _point(tokens))
+        except LimitError as error:
+            reason = f"which has no limit for {tokens} tokens: {error}"
+            raise LimitError(f"layer contains {self.block!r}, {reason}") from None
 
     def factor_drift(self, p: Parameters, factor: M) -> M | None:
         """Return the drift of F."""

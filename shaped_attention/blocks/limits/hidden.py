@@ -124,8 +124,10 @@ def primitive_of_rows(x: Rows, function: Callable[..., Any], args: Any, named: A
     if name == "rotate":
         return _rotated(x, np.asarray(args[1]))
     if name == "leaky":
+        _check_projected(x)
         return _leaky(x, args[1], args[2])
     if name in SMOOTH:
+        _check_projected(x)
         if x.shift is None:
             return Activated(x, function)
         b = x.shift
@@ -133,6 +135,13 @@ def primitive_of_rows(x: Rows, function: Callable[..., Any], args: Any, named: A
             raise LimitError("a bias inside a function must be a number at every width")
         return Activated(x.without_shift(), lambda y: function(y + b.c[0]))
     raise LimitError(f"{name} of rows has no rule")
+
+
+def _check_projected(x: Rows) -> None:
+    if any(x.layer.is_of_tokens(s) for s, _ in x.parts):
+        raise LimitError(
+            "V does not determine functions of single entries of tokens; they act on a projection"
+        )
 
 
 def _columns(x: Rows, first: Any, last: Any) -> Rows:

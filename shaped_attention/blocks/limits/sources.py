@@ -29,7 +29,7 @@ from shaped_attention.blocks.limits.series import (
 from shaped_attention.blocks.limits.shadows import Algebra, Small
 from shaped_attention.numerics.graph import Extended
 
-_SHIFTED = "constant entries of rows do not vanish"
+_SHIFTED = "a number is added to the entries of rows, and does not vanish as the width grows"
 
 
 class Space:
