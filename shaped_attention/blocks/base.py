@@ -137,7 +137,7 @@ class Block(ABC):
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields; what is derived from them is derived anew."""
+        """Return the fields only, so that a derived limit is not pickled."""
         return {name: value for name, value in vars(self).items() if name != "_limit"}
 
     @property

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from shaped_attention.blocks.limits.covariations import covariation
 from shaped_attention.blocks.limits.jets import Jet
-from shaped_attention.blocks.limits.noise import Noise, covariation, gathered
+from shaped_attention.blocks.limits.noise import Noise, gathered
 from shaped_attention.blocks.limits.series import LimitError, TestedParameters, test_value, times
 from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
 from shaped_attention.blocks.limits.sources import Layer, Rows

@@ -8,16 +8,10 @@ from typing import Any
 import numpy as np
 
 from shaped_attention.blocks.limit import Limit
+from shaped_attention.blocks.limits.covariations import covariation
 from shaped_attention.blocks.limits.derivation import Derivation
 from shaped_attention.blocks.limits.jets import Jet
-from shaped_attention.blocks.limits.noise import (
-    Gaussian,
-    Noise,
-    Term,
-    covariation,
-    gaussians,
-    sampled,
-)
+from shaped_attention.blocks.limits.noise import Gaussian, Noise, Term, gaussians, sampled
 from shaped_attention.blocks.limits.series import LimitError, operand_of
 from shaped_attention.blocks.limits.shadows import Small
 from shaped_attention.blocks.parameters import Parameters, at_depth

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.limits.noise import Noise, covariation, entrywise_covariation
+from shaped_attention.blocks.limits.covariations import covariation, entrywise_covariation
+from shaped_attention.blocks.limits.noise import Noise
 from shaped_attention.blocks.limits.series import Known, LimitError, Series
 from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
 from shaped_attention.libraries import Tensor

@@ -1,12 +1,8 @@
-"""Noise: sums of terms that are linear in Gaussian matrices, and their quadratic covariations.
+"""Noise: sums of terms that are linear in Gaussian matrices.
 
 A term is c P core Q, where the core is S or the diagonal matrix of the row sums of S, and
 S = a o (L Z R^T), with Z or Z^T. Z has independent N(0, 1) entries, or is symmetric with variance 1
-off the diagonal and 2 on it. With LL = L L'^T and RR = R R'^T two terms of one Z have
-
-    E[S X S'^T] = LL o (a (RR o X) a'^T),    E[S S'] = (a o LL) (RR o a')
-
-and the like; for S in place of S^T with (L R'^T) and (R L'^T).
+off the diagonal and 2 on it. `covariations` has their quadratic covariations.
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ from shaped_attention.blocks.limits.series import (
 from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
 from shaped_attention.numerics.primitives import row_sums
 
-_MIXED = (
+MIXED = (
     "a function of the entries of scores that were weighted and mixed over tokens has no formula "
     "in products of matrices"
 )
@@ -118,7 +114,7 @@ class Noise:
         weighted = x.weight is not None or x.summed
         if weighted and x.R.constant and len(x.R.shadow) > 1 and _equal_rows(x.R):
             # S = s 1^T: then a o S = diag(s) a, and the row sums of a o S are s o rowsum a.
-            weight = _weight(a, x)
+            weight = weight_of(a, x)
             sums, first = a.row_sums(weight), a.constant(x.R.shadow[:1])
             even = sums is not None and sums.is_uniform
             assert first is not None
@@ -253,7 +249,7 @@ class Noise:
         if bare and x.weight is None and row:
             return replace(x, R=entrywise(x.R, a.transposed(matrix)))
         if bare or (column and x.left is None):
-            return replace(x, weight=entrywise(_weight(a, x), matrix))
+            return replace(x, weight=entrywise(weight_of(a, x), matrix))
         if column:
             return replace(x, left=entrywise(x.left, matrix))
         if row and x.right is not None:
@@ -261,7 +257,7 @@ class Noise:
         if x.summed and x.left is None:
             right = a.identity(x.L.shape[0]) if x.right is None else x.right
             return replace(x, right=entrywise(right, matrix))
-        raise LimitError(_MIXED)
+        raise LimitError(MIXED)
 
     def trace(self) -> Noise:
         """Return the trace, a number (1, 1): that of P S Q is the sum of S o (Q P)^T."""
@@ -276,7 +272,7 @@ class Noise:
                 over = a.ones(size, 1) if around is None else a.diagonal(around)
             else:
                 over = a.identity(size) if around is None else a.transposed(around)
-            weight = a.times(_weight(a, x), over)
+            weight = a.times(weight_of(a, x), over)
             return replace(
                 x, weight=weight, summed=True, left=a.ones(1, size), right=a.ones(size, 1),
                 shape=(1, 1), number=0.0 if weight is None else x.number,
@@ -290,9 +286,9 @@ class Noise:
 
         def one(x: Term) -> Term:
             if x.left is not None or x.right is not None or x.summed:
-                raise LimitError(_MIXED)
+                raise LimitError(MIXED)
             size = x.shape[0]
-            weight = a.times(_weight(a, x), a.identity(size))
+            weight = a.times(weight_of(a, x), a.identity(size))
             return replace(x, weight=weight, summed=True, right=a.ones(size, 1), shape=(size, 1))
 
         return self.each(one)
@@ -303,11 +299,11 @@ class Noise:
 
         def one(x: Term) -> Term:
             if x.left is not None:
-                raise LimitError(_MIXED)
+                raise LimitError(MIXED)
             size = x.shape[0]
             over = a.identity(size) if x.right is None else a.transposed(x.right)
             over = a.diagonal(over) if x.summed else over
-            weight = a.times(_weight(a, x), over)
+            weight = a.times(weight_of(a, x), over)
             return replace(
                 x, weight=weight, summed=True, right=a.ones(size, 1), shape=(size, 1),
                 number=0.0 if weight is None else x.number,
@@ -324,7 +320,8 @@ def _equal_rows(x: Small) -> bool:
     return bool(np.ptp(x.shadow, axis=0).max() == 0.0)
 
 
-def _weight(a: Algebra, x: Term) -> Small:
+def weight_of(a: Algebra, x: Term) -> Small:
+    """Return the weight of the entries, ones if there is none."""
     return a.ones(x.L.shape[0], x.R.shape[0]) if x.weight is None else x.weight
 
 
@@ -333,129 +330,11 @@ def as_diagonal(a: Algebra, x: Term) -> Term:
     square = (x.shape[0], x.shape[0])
     if x.shape[1] == 1 and x.summed and x.left is None:
         over = a.ones(x.shape[0], 1) if x.right is None else a.row_sums(x.right)
-        weight = a.times(_weight(a, x), over)
+        weight = a.times(weight_of(a, x), over)
         return replace(x, weight=weight, right=None, shape=square)
     if x.shape[1] == 1 and not x.summed and x.weight is None and x.left is None:
         return replace(x, summed=True, right=None, shape=square)
-    raise LimitError(_MIXED)
-
-
-def covariation(a: Algebra, first: Noise, second: Noise) -> Matrix:
-    """Return E[N K] for two noises N and K."""
-    total: Matrix = None
-    for x in first.terms:
-        for y in second.terms:
-            if x.z is not y.z:
-                continue
-            middle = x.right
-            if y.left is not None:
-                middle = y.left if middle is None else a.product(middle, y.left)
-            if (x.right is not None or y.left is not None) and middle is None:
-                continue
-            part: Matrix = None
-            if x.z.symmetric or x.flipped == y.flipped:
-                part = _straight(a, x, middle, y)
-            if x.z.symmetric or x.flipped != y.flipped:
-                part = a.plus(part, _crossed(a, x, middle, y))
-            part = part if x.left is None else a.product(x.left, part)
-            part = part if y.right is None else a.product(part, y.right)
-            total = a.plus(total, a.scaled(times(x.coefficient, y.coefficient), part))
-    return total
-
-
-def _straight(a: Algebra, x: Term, middle: Matrix, y: Term) -> Matrix:
-    """Return E[core X core'] from the pairing E[Z_ab Z_cd] = (a = c)(b = d)."""
-    T, mm, had = a.transposed, a.product, a.times
-    mine, yours = _weight(a, x), _weight(a, y)
-    if middle is None and (x.summed or y.summed):
-        lengths = a.row_sums(had(x.L, y.L))
-        if x.summed and y.summed:
-            sums = a.row_sums(had(mm(mine, mm(x.R, T(y.R))), yours))
-            return had(had(lengths, sums), a.identity(x.L.shape[0]))
-        if x.summed:
-            return had(had(lengths, yours), mm(mine, mm(x.R, T(y.R))))
-        sums = a.row_sums(had(mm(x.R, T(y.R)), yours))
-        return had(mm(x.L, T(y.L)), had(mine, T(sums)))
-    if x.summed and y.summed:
-        return had(had(mm(x.L, T(y.L)), mm(mm(mine, mm(x.R, T(y.R))), T(yours))), middle)
-    if x.summed:
-        inner = had(mm(x.L, T(y.L)), middle)
-        return had(mm(inner, yours), mm(mine, mm(x.R, T(y.R))))
-    if y.summed:
-        inner = had(mm(mm(x.R, T(y.R)), T(yours)), middle)
-        return had(mm(x.L, T(y.L)), mm(mine, inner))
-    if x.weight is None and y.weight is None:
-        right = x.R if middle is None else mm(T(middle), x.R)
-        return mm(mm(x.L, mm(T(y.L), right)), T(y.R))
-    if middle is None:
-        return mm(had(mine, mm(x.L, T(y.L))), had(mm(x.R, T(y.R)), yours))
-    if y.weight is None:
-        return mm(had(mine, mm(mm(x.L, T(y.L)), T(middle))), mm(x.R, T(y.R)))
-    if x.weight is None:
-        return mm(mm(x.L, T(y.L)), had(yours, mm(T(middle), mm(x.R, T(y.R)))))
-    raise LimitError(
-        "the same scores act twice with a matrix between them, which has no formula in products "
-        "of matrices"
-    )
-
-
-def _crossed(a: Algebra, x: Term, middle: Matrix, y: Term) -> Matrix:
-    """Return the same from the pairing E[Z_ab Z_cd] = (a = d)(b = c)."""
-    T, mm, had = a.transposed, a.product, a.times
-    mine, yours = _weight(a, x), _weight(a, y)
-    between = (
-        middle if middle is not None else a.identity(x.L.shape[0] if x.summed else x.R.shape[0])
-    )
-    if not x.summed and not y.summed:
-        if x.weight is None and y.weight is None:
-            crossed = had(x.R, y.L if middle is None else mm(middle, y.L))
-            trace = a.row_sums(a.column_sums(crossed))
-            return had(mm(x.L, T(y.R)), trace)
-        inner = had(mm(x.R, T(y.L)), between)
-        return had(mm(x.L, T(y.R)), mm(mm(mine, inner), yours))
-    if x.summed and y.summed:
-        both = had(mm(mm(x.L, T(y.R)), T(yours)), mm(mine, mm(x.R, T(y.L))))
-        return had(both, between)
-    if x.summed:
-        inner = had(mm(mine, mm(x.R, T(y.L))), between)
-        return had(mm(x.L, T(y.R)), mm(inner, yours))
-    inner = had(mm(x.R, T(y.L)), between)
-    return had(mm(mm(x.L, T(y.R)), T(yours)), mm(mine, inner))
-
-
-def entrywise_covariation(a: Algebra, first: Noise, second: Noise) -> Matrix:
-    """Return E[N o K] of two noises of equal shape, entry by entry."""
-    total: Matrix = None
-    for x in (_bare(a, x) for x in first.terms):
-        for y in (_bare(a, y) for y in second.terms):
-            if x.z is not y.z:
-                continue
-            part: Matrix = None
-            if x.z.symmetric or x.flipped == y.flipped:
-                rows = a.times(a.row_sums(a.times(x.L, y.L)), a.ones(*x.shape))
-                part = a.times(rows, a.transposed(a.row_sums(a.times(x.R, y.R))))
-            if x.z.symmetric or x.flipped != y.flipped:
-                crossed = a.product(x.L, a.transposed(y.R))
-                again = a.transposed(a.product(y.L, a.transposed(x.R)))
-                part = a.plus(part, a.times(crossed, again))
-            for weight in (x.weight, y.weight):
-                part = part if weight is None else a.times(part, weight)
-            total = a.plus(total, a.scaled(times(x.coefficient, y.coefficient), part))
-    return total
-
-
-def _bare(a: Algebra, x: Term) -> Term:
-    """Return a term as a o (L Z R^T)."""
-    if x.summed and x.left is None and x.R.shape[0] == 1 and x.right is not None:
-        # diag(L Z r^T) Q = Q o (L Z (1 r)^T)
-        L = x.L if x.weight is None else a.times(x.L, x.weight)
-        R = a.product(a.ones(x.right.shape[1], 1), x.R)
-        assert L is not None
-        assert R is not None
-        x = replace(x, L=L, R=R, weight=x.right, right=None, summed=False)
-    if x.left or x.right or x.summed:
-        raise LimitError(_MIXED)
-    return x
+    raise LimitError(MIXED)
 
 
 def gathered(noise: Noise) -> Noise:

@@ -170,11 +170,11 @@ class SingleStepper(Stepper[X]):
 
     def speed(self, paths: Paths, moving: X, point: int) -> Array:
         """Return by how much the clock shortens steps at a grid point (rows,)."""
-        raise NotImplementedError
+        raise RuntimeError("networks and chains have no clock")
 
     def spread(self, paths: Paths, moving: X, point: int) -> Array:
         """Return the variance rate of log |V| (rows,), for the clock."""
-        raise NotImplementedError
+        raise RuntimeError("networks and chains have no clock")
 
 
 class Split(ABC, Generic[X]):
