@@ -62,8 +62,8 @@ DERIVED_LIMITS = [
         "_parted(x, 0.0, each[1]", f"{_LAYERS}[odd]",
     ),
     _mutant(
-        "half-of-the-rate-along", "derived", "rate = a.scaled(4.0, covariation(a, trace",
-        "rate = a.scaled(2.0, covariation(a, trace", f"{_CLOCK}[plain]",
+        "half-of-the-rate-along", "derivation", "return a.scaled(4.0, covariation(a, trace",
+        "return a.scaled(2.0, covariation(a, trace", f"{_CLOCK}[plain]",
     ),
     _mutant(
         "depth-of-tokens-counts", "sources", "return 0 if self.parent is None else",

@@ -15,14 +15,21 @@ semidefinite since sum c_j^2 = 1.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from shaped_attention.blocks.limits.covariations import covariation
 from shaped_attention.blocks.limits.jets import Jet
-from shaped_attention.blocks.limits.noise import Noise, gathered
-from shaped_attention.blocks.limits.series import LimitError, TestedParameters, test_value, times
+from shaped_attention.blocks.limits.noise import Noise, Term, gathered, gaussians, sampled
+from shaped_attention.blocks.limits.series import (
+    LimitError,
+    Point,
+    TestedParameters,
+    test_value,
+    times,
+)
 from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
 from shaped_attention.blocks.limits.sources import Layer, Rows
 from shaped_attention.numerics.primitives import cholesky, sqrt
@@ -34,7 +41,7 @@ _FIRST_ORDER = "a layer changes V by order 1, not 1/n"
 
 
 class Derivation:
-    """Drift, noise and growth at a factor F, or at V = F F^T.
+    """Drift, noise and growth as functions of a factor F (tokens, columns), or of V = F F^T.
 
     Attributes
     ----------
@@ -50,21 +57,18 @@ class Derivation:
     """
 
     def __init__(
-        self, block: Any, p: Any, factor: Any, v: Any = None, *, exact: bool = False
+        self, block: Any, tokens: int, columns: int, *, of_v: bool = False, exact: bool = False
     ) -> None:
-        given = factor if v is None else v
-        tokens, columns = tuple(given.shape)[-2:]
-        self.algebra = a = Algebra(given)
+        self.algebra = a = Algebra()
         shadow = np.random.default_rng(12345).normal(size=(tokens, columns)) / columns**0.5 + 0.3
-        root = (lambda: factor) if v is None else (lambda: cholesky(v))
-        F = a.known(shadow, root)
+        F = a.known(shadow, lambda at: cholesky(at.v) if of_v else at.factor)
         assert F is not None
         self.F = F
-        if v is not None:
-            whole = a.known(shadow @ shadow.T, lambda: v)
+        if of_v:
+            whole = a.known(shadow @ shadow.T, lambda at: at.v)
             a.result("matmul", (F, a.transposed(F)), whole)
         self.layer = Layer(a, tokens, columns)
-        self.parameters = known = TestedParameters(block, p, exact)
+        self.parameters = known = TestedParameters(block, exact)
         start = self.layer.of_tokens(Jet(a, F.shape, F))
         branch: Any = block.branch(known, start, self.layer.project)
         branch = branch.rows() if hasattr(branch, "rows") else branch
@@ -138,11 +142,52 @@ class Derivation:
             )
         if {x.z for x in noise.terms} & {x.z for x in lengths.terms}:
             raise LimitError("noise of the lengths of projections enters the weights as well")
-        self.own, self.noise = noise, gathered(noise)
+        self.noise = gathered(noise)
         self.rate = self._linear_rate(lengths)
         squares = covariation(a, noise, noise.transposed())
         growth = a.plus(growth, a.scaled(-1.0, squares))
         self.drift, self.growth = self._without_multiples_of_v(drift, growth)
+
+    @cached_property
+    def variance(self) -> Matrix:
+        """E|G|^2, G the noise of F."""
+        a = self.algebra
+        square = covariation(a, self.noise, self.noise.transposed())
+        return a.column_sums(a.diagonal(square))
+
+    @cached_property
+    def noise_drift(self) -> Matrix:
+        """sum_i DG[G_i]: the noise at F + eps G, a jet, for increments that are jets.
+
+        None, which the clock allows, if the noise is a function of F that has no rule.
+        """
+        a, increments = self.algebra, {}
+        for z in gaussians(self.noise):
+            size = (z.rows, z.columns)
+            unit = Term(z, a.identity(z.rows), a.identity(z.columns), size)
+            increments[z] = Jet(a, size, None, None, Noise(a, [unit]))
+        moved = Point(self.parameters, Jet(a, self.F.shape, self.F, None, self.noise))
+        try:
+            found: Matrix = sampled(self.noise, increments, moved).E if self.noise else None
+        except LimitError:
+            return None
+        return found
+
+    @cached_property
+    def noise_along(self) -> Matrix:
+        """The variance rate of 2 <D F, G>, the covariation of a trace with itself."""
+        a, size = self.algebra, self.F.shape[0]
+        test = np.random.default_rng(7).normal(size=(size, size))
+        turned = a.product(Small(test + test.T, lambda at: at.direction), self.F)
+        trace = self.noise.right(a.transposed(turned)).trace()
+        return a.scaled(4.0, covariation(a, trace, trace.transposed()))
+
+    @cached_property
+    def variance_noise(self) -> Matrix:
+        """The covariance rates of dV_aa and dV_bb, those of 2 diag(N F^T)."""
+        a = self.algebra
+        along = self.noise.right(a.transposed(self.F)).row_diagonal()
+        return a.scaled(4.0, covariation(a, along, along.transposed()))
 
     def _multiple(self, matrix: Matrix, candidates: tuple[Any, ...]) -> Any:
         """Return c if a matrix is c F, else None."""

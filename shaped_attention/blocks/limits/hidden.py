@@ -232,7 +232,7 @@ def _general(x: Rows, function: Callable[[Any], Any], v: Small) -> Rows:
     sigma = a.primitive(primitives.sqrt, _some(a.diagonal(v)), name="sqrt")
     assert sigma is not None
     spread = _some(a.product(sigma, a.constant(nodes[None])))
-    values = a.primitive(function, spread, name=("hidden", id(function)))
+    values = a.primitive(function, spread, name=("hidden", function))
     each = [a.product(values, a.constant(table[:, k : k + 1])) for k in range(_ORDERS)]
     rho = a.over(a.over(v, sigma), _some(a.transposed(sigma)))
     power: Matrix = a.ones(*v.shape)
@@ -297,9 +297,8 @@ def mean_square(function: Callable[[Any, Any], Any], s: Any) -> Series:
     """Return E f(g, s)^2 for a standard normal g, as a series: one token of variance 1."""
     from shaped_attention.blocks.limits.shadows import Algebra
     from shaped_attention.blocks.limits.sources import Layer
-    from shaped_attention.libraries import torch
 
-    a = Algebra(torch.ones(1, 1, 1, dtype=torch.float64))
+    a = Algebra()
     layer = Layer(a, 1, 1)
     tokens = layer.of_tokens(Jet.of(a, np.eye(1)))
     h = function(layer.project(tokens, layer.width) / layer.width**0.5, s)

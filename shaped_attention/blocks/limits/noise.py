@@ -17,9 +17,10 @@ import numpy as np
 from shaped_attention.blocks.limits.series import (
     Coefficient,
     LimitError,
+    Point,
     identity_of,
     is_zero,
-    operand_of,
+    number_at,
     times,
 )
 from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
@@ -361,8 +362,8 @@ def gaussians(noise: Noise) -> list[Gaussian]:
     return list(dict.fromkeys(x.z for x in noise.terms))
 
 
-def sampled(noise: Noise, increments: dict[Gaussian, Any]) -> Any:
-    """Return the value of a noise for given increments; terms share what is to their right."""
+def sampled(noise: Noise, increments: dict[Gaussian, Any], point: Point) -> Any:
+    """Return the noise for given increments; terms share what is to their right."""
     algebra, cores = noise.algebra, {}
     groups: dict[Any, list[Any]] = defaultdict(list)
     rights: dict[Any, Small | None] = {}
@@ -370,24 +371,24 @@ def sampled(noise: Noise, increments: dict[Gaussian, Any]) -> Any:
         key = (id(x.z), x.flipped, x.L.number, x.R.number, x.weight and x.weight.number)
         if key not in cores:
             z = increments[x.z].mT if x.flipped else increments[x.z]
-            s = z if x.L.is_identity else x.L.operand @ z
-            s = s if x.R.is_identity else s @ x.R.operand.mT
-            cores[key] = s if x.weight is None else x.weight.operand * s
+            s = z if x.L.is_identity else x.L.at(point) @ z
+            s = s if x.R.is_identity else s @ x.R.at(point).mT
+            cores[key] = s if x.weight is None else x.weight.at(point) * s
         core, right = cores[key], x.right
         if x.summed:
             # diag(s) (w F): the sum over terms is multiplied by F once.
             inner, right = _split(algebra, right, x.L.shape[0])
-            core = row_sums(core) * inner.operand
+            core = row_sums(core) * inner.at(point)
         if x.left is not None:
-            core = x.left.operand @ core
-        c = operand_of(x.coefficient)
+            core = x.left.at(point) @ core
+        c = number_at(x.coefficient, point)
         place = None if right is None else right.number
         rights[place] = right
         groups[place].append(core if isinstance(c, float | int) and c == 1.0 else c * core)
     total = None
     for place, parts in groups.items():
         inner, right = sum(parts[1:], parts[0]), rights[place]
-        part = inner if right is None else inner @ right.operand
+        part = inner if right is None else inner @ right.at(point)
         total = part if total is None else total + part
     return total
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shaped_attention.blocks.parameters import (
     Parameters,
@@ -19,10 +20,10 @@ from shaped_attention.blocks.parameters import (
     blocks_in,
     like,
     ranges_of,
+    value_at,
 )
-from shaped_attention.libraries import Tensor
 from shaped_attention.numerics.graph import Operand
-from shaped_attention.numerics.scalars import Scalar
+from shaped_attention.numerics.primitives import constant
 
 _DEPTH = 0.37
 """Relative depth of the test point."""
@@ -35,31 +36,59 @@ class LimitError(ValueError):
     """A branch has no limit, or none that can be derived; the message says why."""
 
 
+class Point:
+    """Parameters, and F or V, at which what was derived is evaluated.
+
+    They are tensors, matrices and scalars of a graph, jets, or text.
+    """
+
+    def __init__(self, p: Any, factor: Any, v: Any = None, direction: Any = None) -> None:
+        self.p, self.factor, self.v, self.direction = p, factor, v, direction
+        self._values: dict[Any, Any] = {}
+
+    def value(self, key: Any, make: Callable[[Point], Any]) -> Any:
+        """Return what belongs to a key, made once."""
+        if key not in self._values:
+            self._values[key] = make(self)
+        return self._values[key]
+
+    def constant(self, entries: NDArray[np.float64]) -> Any:
+        """Return a constant matrix."""
+        like = self.v if self.factor is None else self.factor
+        key = entries.shape, entries.tobytes()
+        return self.value(key, lambda _: constant(entries, like=like))
+
+
 class Known(Operand):
     """A parameter or a formula, with its value at the test point.
 
     Attributes
     ----------
-    operand
-        What stands for it in the result: a formula, a number or a tensor.
     test
         Its value at the test point, by which decisions are made.
     name
         What distinguishes it from others, whatever their values.
     """
 
-    __slots__ = ("name", "operand", "test")
+    __slots__ = ("_make", "name", "test")
 
-    def __init__(self, operand: Any, test: float, name: Hashable) -> None:
-        self.operand, self.test, self.name = operand, test, name
+    def __init__(self, make: Callable[[Point], Any], test: float, name: Hashable) -> None:
+        self._make, self.test, self.name = make, test, name
+
+    def at(self, point: Point) -> Any:
+        """Return its value for other parameters: a formula, a number or a tensor."""
+        return point.value(self, self._make)
 
     def _with(self, other: Any, function: Callable[[Any, Any], Any], swapped: bool = False) -> Any:
         if not isinstance(other, Known | float | int):
             return NotImplemented
         x, y = (other, self) if swapped else (self, other)
         name = function, identity_of(x), identity_of(y)
-        value = function(operand_of(x), operand_of(y))
-        return Known(value, function(test_value(x), test_value(y)), name)
+
+        def make(point: Point) -> Any:
+            return function(number_at(x, point), number_at(y, point))
+
+        return Known(make, function(test_value(x), test_value(y)), name)
 
     def __add__(self, other: Any) -> Any:
         return self._with(other, operator.add)
@@ -81,7 +110,7 @@ class Known(Operand):
     def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
         """Return the value of a function of numbers."""
         name = function.__name__, self.name
-        return Known(function(self.operand), float(function(self.test)), name)
+        return Known(lambda point: function(self.at(point)), float(function(self.test)), name)
 
 
 Coefficient: TypeAlias = float | int | Known
@@ -92,9 +121,9 @@ def test_value(number: Any) -> float:
     return number.test if isinstance(number, Known) else float(number)
 
 
-def operand_of(number: Any) -> Any:
-    """Return what stands for a number in the result."""
-    return number.operand if isinstance(number, Known) else number
+def number_at(number: Any, point: Point) -> Any:
+    """Return a number for other parameters."""
+    return number.at(point) if isinstance(number, Known) else number
 
 
 def identity_of(number: Any) -> Hashable:
@@ -227,34 +256,40 @@ class TestedParameters(Parameters):
 
     Test values are near the parameters and within their ranges, and different for different ones,
     so that no formula is mistaken for another. With `exact` they are the parameters themselves.
+    `reach` finds the parameters of the block among those of the one that it is inside of.
     """
 
     __test__ = False  # for pytest
 
     def __init__(
-        self, block: Any, p: Any, exact: bool = False, place: tuple[int, ...] = ()
-    ) -> None:
-        self._block, self._p, self._exact, self._place = block, p, exact, place
+        self, block: Any, exact: bool = False, reach: Callable[[Any], Any] = lambda p: p,
+        place: tuple[Any, ...] = (),
+    ) -> None:  # fmt: skip
+        self._block, self._exact, self._reach, self._place = block, exact, reach, place
 
     def __getattr__(self, name: str) -> Any:
-        value, field = getattr(self._p, name), getattr(self._block, name)
-        if isinstance(value, Known):
-            return Known(value, value.test, value.name)
-        if isinstance(value, Scalar | Tensor) or isinstance(field, float | Schedule):
-            # Numbers too: the noise is then the same, whatever stands for the parameters.
-            return Known(value, self._test(name, value), (self._place, name))
-        if inner := blocks_in(field):
-            values = value if isinstance(field, tuple) else (value,)
-            pairs = enumerate(zip(inner, values, strict=True))
-            inside = [TestedParameters(x, p, self._exact, (*self._place, i)) for i, (x, p) in pairs]
-            return like(field, inside)
-        return value
+        field, place = getattr(self._block, name), (*self._place, name)
+        if isinstance(field, float | Schedule) or name in ranges_of(self._block):
+            test = self._test(name, float(value_at(field, _DEPTH)))
+            return Known(lambda point: getattr(self._reach(point.p), name), test, place)
+        if not (inner := blocks_in(field)):
+            return field
 
-    def _test(self, name: str, value: Any) -> float:
-        if isinstance(value, Scalar):
-            number = float(np.asarray(value.evaluate(np.array([_DEPTH]))).ravel()[0])
-        else:
-            number = float(value.detach() if isinstance(value, Tensor) else value)
+        def inside(index: int) -> Callable[[Any], Any]:
+            def reach(p: Any) -> Any:
+                found = getattr(self._reach(p), name)
+                return found[index] if isinstance(field, tuple) else found
+
+            return reach
+
+        return like(
+            field,
+            [TestedParameters(x, self._exact, inside(i), (*place, i)) for i, x in enumerate(inner)],
+        )
+
+    def _test(self, name: str, number: float) -> float:
+        if name == "gamma" and getattr(self._block, "skip", None) is not None:
+            number = number / (1.0 + number**2) ** 0.5  # a norm sees to it
         if self._exact:
             return number
         place = zlib.crc32(f"{type(self._block).__name__}.{name}".encode()) / 2**32

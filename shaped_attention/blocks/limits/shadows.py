@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from shaped_attention.blocks.limits.series import (
     Coefficient,
     Known,
+    Point,
     identity_of,
     is_zero,
-    operand_of,
+    number_at,
     test_value,
 )
 from shaped_attention.libraries import torch
@@ -49,14 +50,12 @@ class Small:
         The operation that it is the result of, and its arguments, or None.
     """
 
-    __slots__ = ("_algebra", "_made", "_make", "multiple", "number", "origin", "shadow")
+    __slots__ = ("_make", "multiple", "number", "origin", "shadow")
 
     def __init__(
-        self, algebra: Algebra, shadow: Array, make: Callable[[], Any] | None = None,
-        number: int = -1,
-    ) -> None:  # fmt: skip
-        self._algebra, self.shadow, self._make, self._made = algebra, shadow, make, None
-        self.number = number
+        self, shadow: Array, make: Callable[[Point], Any] | None = None, number: int = -1
+    ) -> None:
+        self.shadow, self._make, self.number = shadow, make, number
         self.multiple: tuple[Coefficient, Small] | None = None
         self.origin: tuple[Hashable, tuple[Any, ...]] | None = None
 
@@ -65,13 +64,9 @@ class Small:
         """Whether it does not depend on V."""
         return self._make is None
 
-    @property
-    def operand(self) -> Any:
-        """The matrix itself: a tensor, or a matrix of a graph."""
-        if self._made is None:
-            make = self._make
-            self._made = self._algebra.filled(self.shadow) if make is None else make()
-        return self._made
+    def at(self, point: Point) -> Any:
+        """Return the matrix itself: a tensor, or a matrix of a graph."""
+        return point.constant(self.shadow) if self._make is None else point.value(self, self._make)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,21 +96,12 @@ Matrix: TypeAlias = Small | None
 
 
 class Algebra:
-    """Operations on small matrices. `like` is an operand of the type of all others."""
+    """Operations on small matrices."""
 
-    def __init__(self, like: Any) -> None:
-        self._like = like
+    def __init__(self) -> None:
         self._results: dict[Any, tuple[Matrix, tuple[Any, ...]]] = {}
         self._places: dict[Any, dict[Small, float]] = {}
         self._count = 0
-        self._filled: dict[Any, Any] = {}
-
-    def filled(self, entries: Array) -> Any:
-        """Return a constant operand."""
-        key = entries.shape, entries.tobytes()
-        if key not in self._filled:
-            self._filled[key] = primitives.constant(entries, like=self._like)
-        return self._filled[key]
 
     def constant(self, entries: Any) -> Matrix:
         """Return a matrix that does not depend on V."""
@@ -123,7 +109,7 @@ class Algebra:
 
     def zeros(self, shape: tuple[int, int]) -> Small:
         """Return zeros as a matrix, where a function needs a point."""
-        return Small(self, np.zeros(shape))
+        return Small(np.zeros(shape))
 
     def identity(self, size: int) -> Small:
         """Return the identity matrix."""
@@ -137,7 +123,7 @@ class Algebra:
         assert found is not None
         return found
 
-    def known(self, shadow: Array, make: Callable[[], Any] | None) -> Matrix:
+    def known(self, shadow: Array, make: Callable[[Point], Any] | None) -> Matrix:
         """Return the matrix with this shadow that exists already, or a new one; None for zero."""
         if not np.isfinite(shadow).all():
             raise FloatingPointError("a matrix is not finite at the test point")
@@ -150,7 +136,7 @@ class Algebra:
                 continue
             if (np.abs(x.shadow - shadow) <= _ZERO + _SAME * np.abs(shadow)).all():
                 return x
-        new = Small(self, shadow, make, self._count)
+        new = Small(shadow, make, self._count)
         alike[new], self._count = place, self._count + 1
         return new
 
@@ -170,9 +156,9 @@ class Algebra:
                 x.constant if isinstance(x, Small) else not isinstance(x, Known) for x in args
             )
 
-            def make() -> Any:
+            def make(point: Point) -> Any:
                 return function(
-                    *(x.operand if isinstance(x, Small) else operand_of(x) for x in args)
+                    *(x.at(point) if isinstance(x, Small) else number_at(x, point) for x in args)
                 )
 
             new = self.known(np.asarray(shadow(*tests)), None if fixed else make)
