@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shaped_attention.blocks.limits.noise import MIXED, Noise, Term, weight_of
-from shaped_attention.blocks.limits.series import LimitError, times
+from shaped_attention.blocks.limits.numbers import LimitError, times
 from shaped_attention.blocks.limits.shadows import Algebra, Matrix
 
 

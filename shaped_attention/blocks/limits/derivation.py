@@ -23,7 +23,7 @@ import numpy as np
 from shaped_attention.blocks.limits.covariations import covariation
 from shaped_attention.blocks.limits.jets import Jet
 from shaped_attention.blocks.limits.noise import Noise, Term, gathered, gaussians, sampled
-from shaped_attention.blocks.limits.series import (
+from shaped_attention.blocks.limits.numbers import (
     LimitError,
     Point,
     TestedParameters,

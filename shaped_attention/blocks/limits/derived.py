@@ -8,7 +8,7 @@ from typing import Any
 from shaped_attention.blocks.limit import Limit, is_superlinear
 from shaped_attention.blocks.limits.derivation import Derivation
 from shaped_attention.blocks.limits.noise import gaussians, sampled
-from shaped_attention.blocks.limits.series import LimitError, Point, number_at
+from shaped_attention.blocks.limits.numbers import LimitError, Point, number_at
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.numerics.primitives import M, Numbers, column_sums, row_squares, sqrt
 

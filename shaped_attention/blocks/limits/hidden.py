@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.activations import derivatives as at_a_point
 from shaped_attention.blocks.limits.jets import SMOOTH, Jet
-from shaped_attention.blocks.limits.series import LimitError, Series, test_value
+from shaped_attention.blocks.limits.numbers import LimitError, added, test_value, times
+from shaped_attention.blocks.limits.series import Series
 from shaped_attention.blocks.limits.shadows import Matrix, Small
 from shaped_attention.blocks.limits.sources import Rows, Source, aligned, inner, joined, known_gram
 from shaped_attention.numerics import primitives
@@ -317,8 +318,11 @@ def _number(matrix: Matrix) -> Any:
     """Return the only entry of a matrix (1, 1), a number or a formula."""
     if matrix is None:
         return 0.0
-    if matrix.constant or matrix.origin is None:
+    if matrix.constant:
         return float(matrix.shadow[0, 0])
+    if matrix.terms is not None:
+        return added(*(times(c, _number(x)) for x, c in matrix.terms.items()))
+    assert matrix.origin is not None
     name, args = matrix.origin
-    numbers = [_number(x) if isinstance(x, Small) else x for x in args]
-    return numbers[0] + numbers[1] if name == "add" else numbers[0] * numbers[1]
+    assert name in ("matmul", "times", "diagonal")
+    return math.prod(map(_number, args))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.blocks.limits.series import (
+from shaped_attention.blocks.limits.numbers import (
     Coefficient,
     LimitError,
     Point,

@@ -14,14 +14,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shaped_attention.blocks.limits.series import (
+from shaped_attention.blocks.limits.numbers import (
     Coefficient,
     Known,
     Point,
+    added,
     identity_of,
     is_zero,
     number_at,
+    ratio_of,
     test_value,
+    times,
 )
 from shaped_attention.libraries import torch
 from shaped_attention.numerics import primitives
@@ -44,19 +47,19 @@ class Small:
         Its value at the test point.
     number
         Its place among all matrices.
-    multiple
-        A number and a matrix of which it is the product, or None.
+    terms
+        The linear combination of other matrices that it is, or None.
     origin
-        The operation that it is the result of, and its arguments, or None.
+        The operation that it is the result of otherwise, and its arguments, or None.
     """
 
-    __slots__ = ("_make", "multiple", "number", "origin", "shadow")
+    __slots__ = ("_make", "number", "origin", "shadow", "terms")
 
     def __init__(
         self, shadow: Array, make: Callable[[Point], Any] | None = None, number: int = -1
     ) -> None:
         self.shadow, self._make, self.number = shadow, make, number
-        self.multiple: tuple[Coefficient, Small] | None = None
+        self.terms: dict[Small, Coefficient] | None = None
         self.origin: tuple[Hashable, tuple[Any, ...]] | None = None
 
     @property
@@ -73,6 +76,34 @@ class Small:
         """Rows and columns."""
         rows, columns = self.shadow.shape
         return rows, columns
+
+    @property
+    def combination(self) -> dict[Small, Coefficient]:
+        """The matrix as a linear combination, of itself if it is none."""
+        return {self: 1.0} if self.terms is None else self.terms
+
+    @property
+    def multiple(self) -> tuple[Coefficient, Small] | None:
+        """A number and a matrix of which it is the product, or None."""
+        if self.terms is None or len(self.terms) > 1:
+            return None
+        ((base, c),) = self.terms.items()
+        return c, base
+
+    def factors(self, name: str) -> tuple[Small, Small] | None:
+        """Return the factors of a product, "matmul" or "times"; None if it is none."""
+        return self.origin[1] if self.origin and self.origin[0] == name else None
+
+    @property
+    def outer(self) -> tuple[Small, Small] | None:
+        """A column and a row of which it is the product, or None."""
+        pair = self.factors("matmul")
+        return pair if pair and pair[0].shape[1] == 1 and min(self.shape) > 1 else None
+
+    @property
+    def is_outer(self) -> bool:
+        """Whether it is a sum of products of columns and rows."""
+        return all(x.outer for x in self.combination)
 
     @property
     def is_identity(self) -> bool:
@@ -129,16 +160,23 @@ class Algebra:
             raise FloatingPointError("a matrix is not finite at the test point")
         if not np.abs(shadow).max(initial=0.0) > _ZERO:
             return None
-        place = float(shadow.ravel() @ _weights(shadow.size))
-        alike = self._places.setdefault(shadow.shape, {})
-        for x, other in alike.items():
-            if abs(place - other) > _SAME * (1.0 + abs(place)) or not (x.constant or make):
+        found = self._alike(shadow, make is None)
+        if found is not None:
+            return found
+        new = Small(shadow, make, self._count)
+        self._places.setdefault(shadow.shape, {})[new] = _place(shadow)
+        self._count += 1
+        return new
+
+    def _alike(self, shadow: Array, constant: bool = False) -> Matrix:
+        """Return the matrix with this shadow, if there is one; a constant one for a constant."""
+        place = _place(shadow)
+        for x, other in self._places.get(shadow.shape, {}).items():
+            if abs(place - other) > _SAME * (1.0 + abs(place)) or (constant and not x.constant):
                 continue
             if (np.abs(x.shadow - shadow) <= _ZERO + _SAME * np.abs(shadow)).all():
                 return x
-        new = Small(shadow, make, self._count)
-        alike[new], self._count = place, self._count + 1
-        return new
+        return None
 
     def result(self, name: Hashable, args: tuple[Any, ...], value: Matrix) -> None:
         """Say what an operation gives."""
@@ -146,9 +184,12 @@ class Algebra:
 
     def run(
         self, name: Hashable, args: tuple[Any, ...], shadow: Callable[..., Array],
-        function: Callable[..., Any],
+        function: Callable[..., Any], *, turned: bool = False,
     ) -> Matrix:  # fmt: skip
-        """Return the result of an operation on matrices and numbers."""
+        """Return the result of an operation on matrices and numbers.
+
+        With `turned` it may be the transpose of what is known.
+        """
         key = _key(name, args)
         if key not in self._results:
             tests = (x.shadow if isinstance(x, Small) else test_value(x) for x in args)
@@ -161,8 +202,14 @@ class Algebra:
                     *(x.at(point) if isinstance(x, Small) else number_at(x, point) for x in args)
                 )
 
-            new = self.known(np.asarray(shadow(*tests)), None if fixed else make)
-            if new is not None and new.origin is None:
+            value = np.asarray(shadow(*tests))
+            other: Matrix = None
+            if turned and not fixed and self._alike(value) is None:
+                other = self._alike(value.T.copy())
+            new, first = self.transposed(other), self._count
+            if new is None:
+                new = self.known(value, None if fixed else make)
+            if new is not None and not fixed and new.number == first:
                 new.origin = name, args
             self._results[key] = new, args  # the arguments stay alive: keys have their ids
         return self._results[key][0]
@@ -177,20 +224,98 @@ class Algebra:
 
         return self.run(name, args, shadow, function)
 
-    # Numbers that multiply a matrix are pulled out of every linear operation.
+    # Linear combinations are kept as such: numbers leave every product, equal terms are added, and
+    # terms with a common factor share one product.
+
+    def combined(self, terms: dict[Small, Coefficient]) -> Matrix:
+        """Return a linear combination of matrices that are none."""
+        terms = self._with_one_constant({x: c for x, c in terms.items() if not is_zero(c)})
+        terms = self._folded(terms)
+        if not terms:
+            return None
+        if len(terms) == 1:
+            ((base, c),) = terms.items()
+            if isinstance(c, float | int) and abs(c - 1.0) < 1e-15:
+                return base
+        key = ("sum", *((id(x), identity_of(c)) for x, c in terms.items()))
+        if key in self._results:
+            return self._results[key][0]
+        shadow = sum(test_value(c) * x.shadow for x, c in terms.items())
+        fixed = all(x.constant and not isinstance(c, Known) for x, c in terms.items())
+        first = self._count
+        found = self.known(np.asarray(shadow), None if fixed else lambda at: _sum(terms, at))
+        if found is not None and not fixed and found.number == first:
+            found.terms = terms
+        self._results[key] = found, tuple(terms)
+        return found
+
+    def _with_one_constant(self, terms: dict[Small, Coefficient]) -> dict[Small, Coefficient]:
+        """Add constants whose coefficients have a known ratio."""
+        kept: dict[Small, Coefficient] = {}
+        for x, c in terms.items():
+            whole: Matrix = x
+            for y, d in list(kept.items()) if x.constant else ():
+                ratio = ratio_of(c, d)
+                if y.constant and ratio is not None:
+                    whole, c = self.constant(y.shadow + ratio * x.shadow), kept.pop(y)
+                    break
+            if whole is not None:
+                kept[whole] = c
+        return kept
+
+    def _folded(self, terms: dict[Small, Coefficient]) -> dict[Small, Coefficient]:
+        """Add what is multiplied by a common factor before the product."""
+        for name, operation in (("matmul", self.product), ("times", self.times)):
+            for side in (1, 0):
+                groups: dict[Small, list[Small]] = {}
+                for x in terms:
+                    pair = x.factors(name)
+                    for factor in {pair[side]} if pair else ():
+                        groups.setdefault(factor, []).append(x)
+                for factor, alike in groups.items():
+                    if len(alike) < 2:
+                        continue
+                    rest = {x: c for x, c in terms.items() if x not in alike}
+                    others: dict[Small, Coefficient] = {}
+                    for x in alike:
+                        other = x.factors(name)[1 - side]  # type: ignore[index]
+                        for base, c in other.combination.items():
+                            others[base] = added(others.get(base, 0.0), times(c, terms[x]))
+                    inner = self.combined(others)
+                    if name == "matmul" and inner is not None and inner.terms and inner.is_outer:
+                        continue  # each product with an outer one is smaller
+                    new = operation(factor, inner) if side == 0 else operation(inner, factor)
+                    for base, c in () if new is None else new.combination.items():
+                        rest[base] = added(rest.get(base, 0.0), c)
+                    if len(rest) < len(terms):
+                        return self._folded({x: c for x, c in rest.items() if not is_zero(c)})
+        return terms
 
     def scaled(self, number: Coefficient, a: Matrix) -> Matrix:
         """Return a multiple."""
         if a is None or is_zero(number):
             return None
-        if a.multiple is not None:
-            number, a = number * a.multiple[0], a.multiple[1]
-        if isinstance(number, float | int) and abs(number - 1.0) < 1e-15:
-            return a
-        new = self.run("scale", (number, a), np.multiply, lambda c, x: c * x)
-        if new is not None and new.multiple is None and not a.constant and new is not a:
-            new.multiple = number, a
-        return new
+        return self.combined({x: times(number, c) for x, c in a.combination.items()})
+
+    def plus(self, a: Matrix, b: Matrix) -> Matrix:
+        """Return a sum."""
+        if a is None or b is None:
+            return b if a is None else a
+        rows, columns = np.broadcast_shapes(a.shape, b.shape)
+        wide, other = self._spread(a, rows, columns), self._spread(b, rows, columns)
+        assert wide is not None
+        assert other is not None
+        terms = dict(wide.combination)
+        for x, c in other.combination.items():
+            terms[x] = added(terms.get(x, 0.0), c)
+        return self.combined(terms)
+
+    def total(self, *matrices: Matrix) -> Matrix:
+        """Return the sum of several matrices."""
+        result: Matrix = None
+        for x in matrices:
+            result = self.plus(result, x)
+        return result
 
     def _linear(self, a: Matrix, function: Callable[[Small], Matrix]) -> Matrix:
         if a is None:
@@ -201,53 +326,37 @@ class Algebra:
 
     def transposed(self, a: Matrix) -> Matrix:
         """Return the transpose."""
-        return self._linear(a, lambda x: self.run("mT", (x,), lambda y: y.T.copy(), lambda y: y.mT))
+
+        def one(x: Small) -> Matrix:
+            if x.outer:
+                return self.product(self.transposed(x.outer[1]), self.transposed(x.outer[0]))
+            if x.origin and x.origin[0] == "mT":
+                return x.origin[1][0]
+            if pair := x.factors("times"):
+                return self.times(*map(self.transposed, pair))
+            return self.run("mT", (x,), lambda y: y.T.copy(), lambda y: y.mT)
+
+        return self._linear(a, one)
 
     def row_sums(self, a: Matrix) -> Matrix:
         """Return the sums of the rows, a column."""
-        return self._linear(
-            a,
-            lambda x: self.run(
-                "row_sums", (x,), lambda y: y.sum(1, keepdims=True), primitives.row_sums
-            ),
-        )
+        return None if a is None else self.product(a, self.ones(a.shape[1], 1))
 
     def column_sums(self, a: Matrix) -> Matrix:
         """Return the sums of the columns, a row."""
-        return self._linear(
-            a,
-            lambda x: self.run(
-                "column_sums", (x,), lambda y: y.sum(0, keepdims=True), primitives.column_sums
-            ),
-        )
+        return None if a is None else self.product(self.ones(1, a.shape[0]), a)
 
     def diagonal(self, a: Matrix) -> Matrix:
         """Return the diagonal, a column."""
-        if a is not None and a.origin is not None and a.origin[0] == "matmul":
-            x, y = a.origin[1]
-            return self.row_sums(self.times(x, self.transposed(y)))
-        return self._linear(
-            a,
-            lambda x: self.run(
+
+        def one(x: Small) -> Matrix:
+            if pair := x.factors("matmul"):
+                return self.row_sums(self.times(pair[0], self.transposed(pair[1])))
+            return self.run(
                 "diagonal", (x,), lambda y: np.diag(y)[:, None].copy(), primitives.diagonal
-            ),
-        )
+            )
 
-    def plus(self, a: Matrix, b: Matrix) -> Matrix:
-        """Return a sum."""
-        if a is None or b is None:
-            return b if a is None else a
-        (c, x), (d, y) = a.multiple or (1.0, a), b.multiple or (1.0, b)
-        if x is y and not x.constant:
-            return self.scaled(c + d, x)
-        return self.run("add", (a, b), np.add, lambda x, y: x + y)
-
-    def total(self, *matrices: Matrix) -> Matrix:
-        """Return the sum of several matrices."""
-        result: Matrix = None
-        for x in matrices:
-            result = self.plus(result, x)
-        return result
+        return self._linear(a, one)
 
     def product(self, a: Matrix, b: Matrix) -> Matrix:
         """Return a matrix product."""
@@ -257,45 +366,121 @@ class Algebra:
             return b
         if b.is_identity:
             return a
+        if (1, 1) in (a.shape, b.shape):
+            return self.times(a, b)
+        if a.multiple is not None or (a.terms and a.is_outer and not b.constant):
+            return self._over(a, lambda x: self.product(x, b))
+        if b.multiple is not None or (b.terms and b.is_outer and not a.constant):
+            return self._over(b, lambda x: self.product(a, x))
+        if a.outer:
+            return self.product(a.outer[0], self.product(a.outer[1], b))
+        if b.outer:
+            return self.product(self.product(a, b.outer[0]), b.outer[1])
+        if a.shape[1] == 1 and (pair := a.factors("times")):
+            for number, column in (pair, pair[::-1]):
+                if number.shape == (1, 1):
+                    return self.product(column, self.times(number, b))
+        return self._matmul(a, b)
+
+    def _over(self, a: Small, function: Callable[[Small], Matrix]) -> Matrix:
+        """Return the sum of a linear function of the terms of a combination."""
+        return self.total(*(self.scaled(c, function(x)) for x, c in a.combination.items()))
+
+    def _matmul(self, a: Small, b: Small) -> Matrix:
         if b.is_uniform and b.shape[1] == 1:
-            return self.scaled(b.entry, self.row_sums(a))
+            sums = self.run(
+                "row_sums", (a,), lambda y: y.sum(1, keepdims=True), primitives.row_sums
+            )
+            return self.scaled(b.entry, sums)
         if a.is_uniform and a.shape[0] == 1:
-            return self.scaled(a.entry, self.column_sums(b))
+            sums = self.run(
+                "column_sums", (b,), lambda y: y.sum(0, keepdims=True), primitives.column_sums
+            )
+            return self.scaled(a.entry, sums)
         if a.is_uniform and a.shape[1] > 1:
             column = self.ones(a.shape[0], 1)
             return self.scaled(a.entry, self.product(column, self.column_sums(b)))
         if b.is_uniform and b.shape[0] > 1:
             row = self.ones(1, b.shape[1])
             return self.scaled(b.entry, self.product(self.row_sums(a), row))
-        if a.multiple is not None:
-            return self.scaled(a.multiple[0], self.product(a.multiple[1], b))
-        if b.multiple is not None:
-            return self.scaled(b.multiple[0], self.product(a, b.multiple[1]))
-        return self.run("matmul", (a, b), np.matmul, lambda x, y: x @ y)
+        wide = a.shape[1] > 1
+        return self.run("matmul", (a, b), np.matmul, lambda x, y: x @ y, turned=wide)
 
     def times(self, a: Matrix, b: Matrix) -> Matrix:
         """Return a product entry by entry; rows and columns are repeated."""
         if a is None or b is None:
             return None
         for u, v in ((a, b), (b, a)):
-            if u.is_uniform and np.broadcast_shapes(u.shape, v.shape) == v.shape:
-                return self.scaled(u.entry, v)
-        for u, v in ((a, b), (b, a)):
             if u.multiple is not None:
                 return self.scaled(u.multiple[0], self.times(u.multiple[1], v))
-        if not (a.constant and b.constant) and a.number > b.number:
+        if a.constant and b.constant:
+            return self.run("times", (a, b), np.multiply, lambda x, y: x * y)
+        rows, columns = np.broadcast_shapes(a.shape, b.shape)
+        for u, v in ((a, b), (b, a)):
+            if u.is_uniform:
+                return self.scaled(u.entry, self._spread(v, rows, columns))
+            if u.shape == (rows, 1) and v.shape == (1, columns) and rows > 1 < columns:
+                return self.product(u, v)
+            if u.outer and v.outer and u.shape == v.shape:
+                pairs = zip(u.outer, v.outer, strict=True)
+                return self.product(*(self.times(x, y) for x, y in pairs))
+            if u.outer and v.shape == (rows, 1):
+                return self.product(self.times(u.outer[0], v), u.outer[1])
+            if u.outer and v.shape == (1, columns):
+                return self.product(u.outer[0], self.times(u.outer[1], v))
+            if u.shape == (1, 1) and v.outer:
+                return self.product(v.outer[0], self.times(u, v.outer[1]))
+            pair = v.factors("times")
+            if pair and pair[0].is_uniform and u.shape == (rows, columns):
+                return self.scaled(pair[0].entry, self.times(u, pair[1]))
+            if pair and pair[0].constant and u.constant:
+                return self.times(self.times(u, pair[0]), pair[1])
+        if b.constant or (not a.constant and a.number > b.number):
             a, b = b, a
         return self.run("times", (a, b), np.multiply, lambda x, y: x * y)
+
+    def _spread(self, a: Small, rows: int, columns: int) -> Matrix:
+        """Return a column, a row or a number as often as it fits."""
+        if a.shape == (rows, columns):
+            return a
+        if a.multiple is not None:
+            return self.scaled(a.multiple[0], self._spread(a.multiple[1], rows, columns))
+        if a.shape == (1, 1) and rows + columns > 2:
+            if min(rows, columns) > 1:
+                return self.product(self.ones(rows, 1), self._spread(a, 1, columns))
+            ones = self.ones(rows, columns)
+            return self.run("times", (ones, a), np.multiply, lambda x, y: x * y)
+        if a.shape[1] < columns:
+            return self.product(a, self.ones(1, columns))
+        return self.product(self.ones(rows, 1), a)
 
     def over(self, a: Matrix, b: Small) -> Matrix:
         """Return a quotient entry by entry."""
         return None if a is None else self.run("over", (a, b), np.divide, lambda x, y: x / y)
 
 
+def _sum(terms: dict[Small, Coefficient], point: Point) -> Any:
+    """Return a linear combination at a point; equal rows or columns are added without copies."""
+    total, whole = None, not all(x.outer for x in terms)
+    for x, c in sorted(terms.items(), key=lambda pair: pair[0].outer is not None):
+        number, part = number_at(c, point), None
+        for one, other in (x.outer, x.outer[::-1]) if whole and x.outer else ():
+            if one.is_uniform and part is None:
+                number, part = number * one.entry, other.at(point)
+        part = x.at(point) if part is None else part
+        part = part if isinstance(number, float | int) and number == 1.0 else number * part
+        total = part if total is None else total + part
+    return total
+
+
 @lru_cache(maxsize=256)
 def _weights(size: int) -> Array:
     """Return numbers with which a sum of entries tells matrices apart."""
     return np.random.default_rng(size).uniform(0.5, 1.5, size) / size
+
+
+def _place(shadow: Array) -> float:
+    return float(shadow.ravel() @ _weights(shadow.size))
 
 
 def _key(name: Any, args: tuple[Any, ...]) -> Any:

@@ -19,13 +19,8 @@ import numpy as np
 
 from shaped_attention.blocks.limits.jets import Jet, Number
 from shaped_attention.blocks.limits.noise import Gaussian, Noise, Term
-from shaped_attention.blocks.limits.series import (
-    Coefficient,
-    LimitError,
-    Series,
-    is_zero,
-    test_value,
-)
+from shaped_attention.blocks.limits.numbers import Coefficient, LimitError, is_zero, test_value
+from shaped_attention.blocks.limits.series import Series
 from shaped_attention.blocks.limits.shadows import Algebra, Small
 from shaped_attention.numerics.graph import Extended
 
