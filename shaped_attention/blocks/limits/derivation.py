@@ -27,6 +27,8 @@ from shaped_attention.blocks.limits.numbers import (
     LimitError,
     Point,
     TestedParameters,
+    added,
+    is_zero,
     test_value,
     times,
 )
@@ -47,6 +49,8 @@ class Derivation:
     ----------
     drift, growth
         Matrices; None for 0.
+    decay
+        The rate at which V decays alongside its growth.
     noise
         The noise of F.
     rate
@@ -57,8 +61,9 @@ class Derivation:
     """
 
     def __init__(
-        self, block: Any, tokens: int, columns: int, *, of_v: bool = False, exact: bool = False
-    ) -> None:
+        self, block: Any, tokens: int, columns: int, *, of_v: bool = False, exact: bool = False,
+        decay: Any = None,
+    ) -> None:  # fmt: skip
         self.algebra = a = Algebra()
         shadow = np.random.default_rng(12345).normal(size=(tokens, columns)) / columns**0.5 + 0.3
         F = a.known(shadow, lambda at: cholesky(at.v) if of_v else at.factor)
@@ -78,9 +83,9 @@ class Derivation:
         # A given skip weight is sqrt(1 - gamma^2): `reasons` checks it, norms see to it.
         given_skip = getattr(block, "skip", None) is not None
         skip = sqrt(1.0 - known.gamma**2) if given_skip else block.skip_weight(known)
-        self._assemble(skip, known.gamma, branch)
+        self._assemble(skip, known.gamma, branch, decay)
 
-    def _assemble(self, skip: Any, gamma: Any, branch: Rows) -> None:
+    def _assemble(self, skip: Any, gamma: Any, branch: Rows, decay: Any) -> None:
         a, F, layer = self.algebra, self.F, self.layer
         noise, lengths = Noise(a), Noise(a)
         drift: Matrix = None
@@ -146,7 +151,7 @@ class Derivation:
         self.rate = self._linear_rate(lengths)
         squares = covariation(a, noise, noise.transposed())
         growth = a.plus(growth, a.scaled(-1.0, squares))
-        self.drift, self.growth = self._without_multiples_of_v(drift, growth)
+        self._without_multiples_of_v(drift, growth, decay)
 
     @cached_property
     def variance(self) -> Matrix:
@@ -229,17 +234,30 @@ class Derivation:
             rate = rate + c * c * (1.0 if z.symmetric else 2.0)
         return rate
 
-    def _without_multiples_of_v(self, drift: Matrix, growth: Matrix) -> tuple[Matrix, Matrix]:
-        """Return growth t V as the drift t F / 2 of the factor, which needs no factorisation."""
+    def _without_multiples_of_v(self, drift: Matrix, growth: Matrix, decay: Any) -> None:
+        """Say how drift, growth and decay share multiples of V.
+
+        Growth t V is the drift t F / 2, which has no rank. What is left of both, if it is negative
+        and something grows, is the decay, which is the same for all numbers of tokens.
+        """
         a, F = self.algebra, self.F
-        if growth is None:
-            return drift, None
-        v = F.shadow @ F.shadow.T
-        ratio = (growth.shadow * v).sum() / (v * v).sum()
-        if not np.allclose(growth.shadow, ratio * v, atol=1e-9 * np.abs(growth.shadow).max()):
-            return drift, growth
-        number = self._number(growth)
-        return a.plus(drift, a.scaled(0.5, a.times(number, F))), None
+        self.drift, self.growth, self.decay = drift, growth, 0.0 if decay is None else decay
+        v = a.product(F, a.transposed(F))
+        if growth is None or v is None:
+            return
+        scales, grows = dict(drift.combination if drift else {}), dict(growth.combination)
+        linear = times(2.0, scales.pop(F, 0.0))
+        if decay is None and len(grows) > (v in grows):
+            rate = added(linear, grows.get(v, 0.0))
+            self.decay = times(-1.0, rate) if test_value(rate) < 0.0 else 0.0
+        if not is_zero(self.decay):
+            grows[v] = added(linear, grows.get(v, 0.0), self.decay)
+            self.drift, self.growth = a.combined(scales), a.combined(grows)
+            return
+        ratio = (growth.shadow * v.shadow).sum() / (v.shadow * v.shadow).sum()
+        if np.allclose(growth.shadow, ratio * v.shadow, atol=1e-9 * np.abs(growth.shadow).max()):
+            part = a.times(self._number(growth), F)
+            self.drift, self.growth = a.plus(drift, a.scaled(0.5, part)), None
 
     def _number(self, growth: Small) -> Matrix:
         """Return t (1, 1) of a growth t V."""

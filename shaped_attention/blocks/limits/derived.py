@@ -29,6 +29,7 @@ class DerivedLimit(Limit):
     def __init__(self, block: Any) -> None:
         self.block = block
         self._found: dict[tuple[int, int, bool], Derivation] = {}
+        self._decay: Any = None
         self._superlinear: dict[tuple[int, int], bool] = {}
 
     def derivation(self, tokens: int, columns: int, of_v: bool = False) -> Derivation:
@@ -40,11 +41,12 @@ class DerivedLimit(Limit):
         """
         sizes = tokens, columns, of_v
         if sizes not in self._found:
+            call = {"of_v": of_v, "decay": self._decay}
             try:
-                found = Derivation(self.block, tokens, columns, of_v=of_v)
+                found = Derivation(self.block, tokens, columns, **call)
             except LimitError:
-                found = Derivation(self.block, tokens, columns, of_v=of_v, exact=True)
-            self._found[sizes] = found
+                found = Derivation(self.block, tokens, columns, exact=True, **call)
+            self._found[sizes], self._decay = found, found.decay
         return self._found[sizes]
 
     @cached_property
@@ -93,7 +95,7 @@ class DerivedLimit(Limit):
         tokens, columns = tuple(factor.shape)[-2:]
         noise = self.derivation(tokens, columns).noise
         drawn = {
-            z: numbers.normal("derived", z.rows, z.columns, k)
+            z: numbers.normal("scores", z.rows, z.columns, k)
             for k, z in enumerate(gaussians(noise))
         }
         value: M | None = sampled(noise, drawn, Point(p, factor)) if noise else None
@@ -103,6 +105,12 @@ class DerivedLimit(Limit):
         """Return the part of the drift that raises the rank of V."""
         growth: M | None = self._at("growth", p, None, v)
         return growth
+
+    def decay(self, p: Parameters) -> Any:
+        """Return the rate at which V decays alongside its growth."""
+        if self._decay is None:
+            self.check(self._tokens)
+        return number_at(self._decay, Point(p, None))
 
     def speed(self, p: Parameters, factor: M) -> M | None:
         """Return ``2 |b_F| / |F| + |growth| / |V| + 6 E|G|^2 / |F|^2``, G the noise of F, or None.

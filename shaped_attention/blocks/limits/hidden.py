@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.activations import derivatives as at_a_point
+from shaped_attention.blocks.limits.cosines import SMALLEST_NORMED, mean_cosines
 from shaped_attention.blocks.limits.jets import SMOOTH, Jet
 from shaped_attention.blocks.limits.numbers import LimitError, added, test_value, times
 from shaped_attention.blocks.limits.series import Series
@@ -182,10 +183,18 @@ def _leaky(x: Rows, up: Any, down: Any) -> Rows:
         raise LimitError("the slopes of a ReLU must agree at infinite width: 1 + c / sqrt n")
     v = known_gram(x)
     spread = 0.5 * (up.c[1] + (-1.0) * down.c[1])
-    kernel = a.primitive(primitives.arc_cosine_kernel, v, name="arc_cosine_kernel")
+    kernel = a.run("arc_cosine_kernel", (v,), _kernel, primitives.arc_cosine_kernel)
     gram = a.plus(a.scaled(2.0 / math.pi, kernel), a.scaled(-1.0, v))
     mean = Series(0, *(0.5 * (p + q) for p, q in zip(up.c, down.c, strict=True)))
     return _parted(x, mean, None, a.scaled(spread**2, gram), 1)
+
+
+def _kernel(v: NDArray[Any]) -> NDArray[Any]:
+    """Return sqrt(V_aa V_bb) J(rho_ab), J(r) = sqrt(1 - r^2) + r (pi - arccos r)."""
+    sizes = np.sqrt(np.outer(np.diag(v), np.diag(v)))
+    rho = np.clip(v / sizes, -1.0, 1.0)
+    value: NDArray[Any] = sizes * (np.sqrt(1.0 - rho**2) + rho * (np.pi - np.arccos(rho)))
+    return value
 
 
 def _gated(u: Rows, gate: Activated) -> Rows:
@@ -230,10 +239,10 @@ def _general(x: Rows, function: Callable[[Any], Any], v: Small) -> Rows:
     for k in range(_ORDERS):
         table[:, k] = weights / weights.sum() * here
         before, here = here, (nodes * here - math.sqrt(k) * before) / math.sqrt(k + 1.0)
-    sigma = a.primitive(primitives.sqrt, _some(a.diagonal(v)), name="sqrt")
+    sigma = a.entrywise(primitives.sqrt, _some(a.diagonal(v)), "sqrt")
     assert sigma is not None
     spread = _some(a.product(sigma, a.constant(nodes[None])))
-    values = a.primitive(function, spread, name=("hidden", function))
+    values = a.entrywise(function, spread, ("hidden", function))
     each = [a.product(values, a.constant(table[:, k : k + 1])) for k in range(_ORDERS)]
     rho = a.over(a.over(v, sigma), _some(a.transposed(sigma)))
     power: Matrix = a.ones(*v.shape)
@@ -256,10 +265,8 @@ def _cosines(x: Rows) -> Rows:
     """Return rows of a fixed number d of columns, divided by their lengths.
 
     Only products with other, independent rows can follow: what they need to know is the mean cosine
-    rho_d of two rows of d Gaussian columns (`score_moments`).
+    of two rows of d Gaussian columns.
     """
-    from shaped_attention.blocks.score_moments import SMALLEST_NORMED, mean_cosines
-
     a, columns = x.layer.algebra, x.shape[1]
     if not isinstance(columns, int) or columns < SMALLEST_NORMED:
         fewest = SMALLEST_NORMED
@@ -274,10 +281,10 @@ def _cosines(x: Rows) -> Rows:
     if any(v is not roots[0] for v in roots):
         raise LimitError("parts with different covariances are normalised together")
     v = _some(roots[0])
-    root = a.primitive(
-        lambda y: primitives.cholesky(mean_cosines(y, columns)), v, name=("cosines", columns)
-    )
-    assert root is not None
+    sigma = _some(a.entrywise(primitives.sqrt, _some(a.diagonal(v)), "sqrt"))
+    rho = _some(a.over(a.over(v, sigma), _some(a.transposed(sigma))))
+    cosines = _some(a.entrywise(lambda y: mean_cosines(y, columns), rho, ("cosines", columns)))
+    root = _some(a.run("cholesky", (cosines,), np.linalg.cholesky, primitives.cholesky))
     unit = Jet(a, root.shape, root) * columns**-0.5
     parts = [(Source(space, x.count), unit) for space in x.spaces]
     return Rows(x.layer, parts, x.count, x.spaces)

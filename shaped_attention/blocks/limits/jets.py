@@ -253,7 +253,7 @@ class Jet(Extended):
         """Return a smooth function of the entries."""
         a, u = self.algebra, self.at(0)
         point = a.zeros(u.shape) if u.M is None else u.M
-        values = [a.primitive(d, point, name=(name, k)) for k, d in enumerate(SMOOTH[name])]
+        values = [a.entrywise(d, point, (name, k)) for k, d in enumerate(SMOOTH[name])]
         f0, f1, f2 = values
         curved = a.scaled(0.5, a.times(f2, u.square_of_noise()))
         return Jet(
@@ -284,8 +284,13 @@ class Jet(Extended):
         """Return u / rowsum u, u = w o exp(logits - their leading order)."""
         a, u = self.algebra, self.at(0)
         lead = a.zeros(u.shape) if u.M is None else u.M
-        name = ("softmax", np.asarray(seen).tobytes())
-        w = a.primitive(lambda y: primitives.softmax(y, seen), lead, name=name)
+
+        def weights(y: NDArray[Any]) -> NDArray[Any]:
+            u = np.where(seen, np.exp(y - y.max()), 0.0)
+            return u / u.sum(1, keepdims=True)
+
+        name = ("softmax", seen.tobytes())
+        w = a.run(name, (lead,), weights, lambda y: primitives.softmax(y, seen))
         small = Jet(a, u.shape, None, u.D, u.G, u.E)
         curved = a.scaled(0.5, small.square_of_noise())
         top = Jet(a, u.shape, w, a.times(w, u.D), u.G.times(w), a.times(w, a.plus(u.E, curved)))

@@ -26,7 +26,6 @@ from shaped_attention.blocks.limits.numbers import (
     test_value,
     times,
 )
-from shaped_attention.libraries import torch
 from shaped_attention.numerics import primitives
 
 Array = NDArray[np.float64]
@@ -214,15 +213,9 @@ class Algebra:
             self._results[key] = new, args  # the arguments stay alive: keys have their ids
         return self._results[key][0]
 
-    def primitive(self, function: Callable[..., Any], *args: Small, name: Hashable) -> Matrix:
-        """Return a function in primitives of some matrices, which `name` tells from others."""
-
-        def shadow(*values: Array) -> Array:
-            tensors = (torch.from_numpy(np.ascontiguousarray(x))[None] for x in values)
-            value: Array = function(*tensors)[0].numpy()
-            return value
-
-        return self.run(name, args, shadow, function)
+    def entrywise(self, function: Callable[..., Any], x: Small, name: Hashable) -> Matrix:
+        """Return a function of the entries, also of arrays, which `name` tells from others."""
+        return self.run(name, (x,), function, function)
 
     # Linear combinations are kept as such: numbers leave every product, equal terms are added, and
     # terms with a common factor share one product.

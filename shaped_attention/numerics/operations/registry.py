@@ -202,6 +202,8 @@ def primitive(
             first = arguments[0]
             if number is not None and isinstance(first, float | int):
                 return float(number(first) if of_float is None else of_float(first))
+            if number is not None and isinstance(first, np.ndarray):
+                return number(first)
             if number is not None and isinstance(first, Scalar):
                 return apply(number, first)
             if check is not None:
