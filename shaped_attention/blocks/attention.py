@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxtyping import Float
 
@@ -53,9 +53,6 @@ from shaped_attention.numerics.primitives import (
     softmax,
     tanh,
 )
-
-if TYPE_CHECKING:
-    from shaped_attention.blocks.limit import Limit
 
 
 class ShapedAttention(AttentionFields, Block):
@@ -122,13 +119,6 @@ class ShapedAttention(AttentionFields, Block):
     def groups(self) -> int:
         """Number of heads, or 1 if they are mixed."""
         return 1 if self.output_projection else self.heads
-
-    @property
-    def limit(self) -> Limit | str:
-        """The limit, or the reason why it does not exist."""
-        from shaped_attention.blocks.attention_limit import attention_limit
-
-        return attention_limit(self)
 
     def specification(self) -> dict[str, Any]:
         """Return the name and the arguments as plain data that JSON can hold."""

@@ -2,7 +2,7 @@
 
     X' = lambda X + gamma sqrt(c / d) s(X W_pre / sqrt n) W_post,   1 / c = E s(g)^2,
 
-with d hidden units. Shaped activations have a limit (`shaped_attention.blocks.mlp_limit`):
+with d hidden units. Shaped activations have a limit:
 
 - ReLU: s(x) = s_+ max(x, 0) + s_- min(x, 0), s_pm = 1 + c_pm / sqrt n;
 - smooth: s(x) = r (phi(x / r) - phi(0)), r = a sqrt n;
@@ -24,14 +24,11 @@ from shaped_attention.blocks.activations import (
     Activation,
     activation_named,
     check_shape,
-    derivatives,
     mean_square,
     shaped,
     shaped_gate,
 )
 from shaped_attention.blocks.base import Block, Project, Tokens
-from shaped_attention.blocks.limit import Limit
-from shaped_attention.blocks.mlp_limit import HiddenLimit, ReLULimit, SmoothLimit
 from shaped_attention.blocks.parameters import (
     Parameter,
     Parameters,
@@ -155,30 +152,6 @@ class ShapedMLP(Block):
     def phi(self) -> Activation:
         """The function phi that `activation` names; not for the shaped ReLU."""
         return activation_named(self.activation)
-
-    @property
-    def limit(self) -> Limit | str:
-        """The limit, or the reason why it does not exist."""
-        shaped_relu = self.activation == SHAPED_RELU
-        if not shaped_relu and self.scale is None:
-            return "its activation has no scale, so that a layer changes V by order 1, not 1/n"
-        if self.hidden is not None:
-            return (
-                "its number of hidden units does not grow with the width; with hidden_ratio "
-                "instead of hidden there is a limit"
-            )
-        if self.gamma == 0.0 or (shaped_relu and self.c_plus == self.c_minus):
-            return HiddenLimit(self.hidden_ratio)
-        if shaped_relu:
-            return ReLULimit(self.hidden_ratio)
-        if self.gated:
-            value, first, second, _ = derivatives(self.phi, self.gate_bias)
-            return SmoothLimit(
-                self.hidden_ratio, square=(first / value) ** 2, rows=0.5 * second / value
-            )
-        _, first, second, third = derivatives(self.phi, 0.0)
-        square = (second / first) ** 2
-        return SmoothLimit(self.hidden_ratio, 0.25 * square, 0.5 * square, 0.5 * third / first)
 
     def units(self, width: Width) -> Width:
         """Return the number of hidden units at a width."""

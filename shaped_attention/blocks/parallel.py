@@ -16,50 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from shaped_attention.blocks.base import Block, Project, Tokens, inside
-from shaped_attention.blocks.limit import Limit, SumLimit, has_noise, summed, total
 from shaped_attention.blocks.parameters import Parameter, Parameters, at_depth, depths_of
-from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.checks import argument_error, check_skip
-from shaped_attention.numerics.primitives import M, sqrt
+from shaped_attention.numerics.primitives import sqrt
 
 _ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class ParallelLimit(SumLimit):
-    """The limit of parallel branches: drifts and noises add; the module gives the linear rate."""
-
-    limits: tuple[Limit, ...]
-
-    def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
-        """Return the limit of each branch."""
-        return list(zip(self.limits, p.blocks, strict=True))
-
-    def check(self, tokens: int) -> None:
-        """Check the limit of each branch."""
-        for limit in self.limits:
-            limit.check(tokens)
-
-    def linear_rate(self, p: Parameters) -> Any:
-        """Return ``2 lambda^2 Gamma + Gamma^2`` plus the excess of each branch."""
-        square = sum(q.gamma**2 for q in p.blocks)
-        beyond = sum(
-            limit.linear_rate(q) - 2.0 * q.gamma**2 + (q.gamma**2) ** 2
-            for limit, q in self.parts(p)
-        )
-        return 2.0 * square - square**2 + beyond
-
-    def weight_rate(self, p: Parameters) -> float | None:
-        """Return the sum over the branches; None if that of one is not derived."""
-        rates = [limit.weight_rate(q) for limit, q in self.parts(p)]
-        return sum(rate for rate in rates if rate is not None) if None not in rates else None
-
-    def noise_drift(self, p: Parameters, factor: M) -> M | None:
-        """Return the sum of the branches' own second orders; None if one has none."""
-        parts = [limit.noise_drift(q, factor) for limit, q in self.parts(p) if has_noise(limit)]
-        return None if any(part is None for part in parts) else total(parts)
-
-    speed, noise_along = summed("speed"), summed("noise_along")
 
 
 @dataclass(frozen=True, init=False)
@@ -122,16 +83,6 @@ class Parallel(Block):
     def gamma(self) -> float:
         """The weight of the sum of branches, which have weights of their own."""
         return 1.0
-
-    @property
-    def limit(self) -> Limit | str:
-        """The limit of all branches, or the reason why it does not exist."""
-        for block in self.blocks:
-            if isinstance(reason := block.limit, str):
-                return f"its branch {type(block).__name__} has none: {reason}"
-        if self.skip is not None:
-            return "its skip weight is given, so that V_aa changes by order 1, not 1/n, in general"
-        return ParallelLimit(tuple(limit_of(block) for block in self.blocks))
 
     def skip_weight(self, p: Parameters) -> Any:
         """Return lambda, the weight of the skip connection."""

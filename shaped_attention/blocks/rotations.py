@@ -252,14 +252,16 @@ class Rope:
 
     def _pairs_of_many(self, tokens: int) -> Matrix:
         """Return angles, 0 for columns that are not rotated, for equal parts of many columns."""
+        from shaped_attention.blocks.limits.numbers import LimitError
+
         turning, share = self.turning_at(tokens), Fraction(self.share).limit_denominator(1000)
         if isinstance(turning, float):
-            raise ValueError(
+            raise LimitError(
                 "its angles base^(-2j / d) depend on the size d of a head, which grows with the "
                 f"width (rope={turning!r}), unless head_size, key_size or a list of angles is given"
             )
         if share != 1 and self.attention_factor != 1.0:
-            raise ValueError("a factor of a share of the columns has no rule (rope)")
+            raise LimitError("a factor of a share of the columns has no rule (rope)")
         turned = np.repeat(np.array(turning) / self.factor, share.numerator)
         rest = len(turning) * (share.denominator - share.numerator)
         return np.concatenate([turned, np.zeros(rest)])

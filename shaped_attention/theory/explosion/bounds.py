@@ -31,10 +31,10 @@ import torch
 from numpy.typing import NDArray
 from scipy import special
 
+from shaped_attention.blocks.activations import SHAPED_RELU
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block, Layer, blocks_of
 from shaped_attention.blocks.mlp import ShapedMLP
-from shaped_attention.blocks.mlp_limit import ReLULimit, SmoothLimit
 from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.blocks.positions import allowed
 from shaped_attention.theory.explosion.reduction import (
@@ -75,7 +75,7 @@ def bounds_of(layer: Layer, v0: Matrix) -> Bounds | None:
     inner = [block for outer in blocks_of(layer) for block in _flat(outer)]
     if not all(type(block) in (ShapedAttention, ShapedMLP) for block in inner):
         return None
-    if any(isinstance(block.limit, SmoothLimit) for block in inner):
+    if any(type(x) is ShapedMLP and x.activation != SHAPED_RELU for x in inner):
         return None
     attention = [block for block in inner if isinstance(block, ShapedAttention)]
     for block in attention:
@@ -135,8 +135,8 @@ def _of_the_trace(layer: Layer, v0: Matrix) -> Bounds | None:
 
 def _causal(layer: Layer, v0: Matrix) -> Bounds | None:
     """Read alpha, delta off random states, and check their form there."""
-    everything = limits_at(layer, 0.0)
-    parts = [part for part in everything if not isinstance(part[0], ReLULimit)]
+    everything = zip(blocks_of(layer), limits_at(layer, 0.0), strict=True)
+    parts = [part for block, part in everything if not isinstance(block, ShapedMLP)]
     rng = np.random.default_rng(0)
     factors = torch.tensor(rng.normal(size=(6, 2, 2)))
     w = torch.tensor([[1.0, -1.0], [0.0, 1.0]], dtype=torch.float64)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.blocks.mlp_limit import ReLULimit
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 from shaped_attention.theory.moments import limits_at, moments_along, unit_noise
 
@@ -190,14 +189,16 @@ def groups_of(v0: Matrix) -> list[Matrix]:
 def without_attention(layer: Layer, v0: Matrix) -> Reduction | None:
     """Return the reduction to V_00 of a layer in which no V_jj can explode, or None."""
     m, parts = len(v0), limits_at(layer, 0.0)
-    column, identity = (torch.ones(m, 1, dtype=torch.float64), torch.eye(m, dtype=torch.float64))
+    column = torch.ones(m, 1, dtype=torch.float64)
+    v = 4.0 * torch.eye(m, dtype=torch.float64)
     for limit, p, _ in parts:
         if limit.factor_drift(p, column) is not None or unit_noise(limit, p, column) is not None:
             return None
     # The ReLU network leaves the diagonal unchanged, exactly and not only to rounding.
+    rates = [(limit.growth(p, v), limit.decay(p)) for limit, p, _ in parts]
     growth = any(
-        type(limit) is not ReLULimit and limit.growth(p, identity) is not None
-        for limit, p, _ in parts
+        grown is not None and not torch.allclose(grown.diagonal(), 4.0 * v.new_tensor(decay))
+        for grown, decay in rates
     )
     reason = "the layer has no attention, so that no entry of V can explode"
     unit = np.eye(m)
