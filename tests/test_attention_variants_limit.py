@@ -12,8 +12,8 @@ from scipy.special import gammaln, hyp2f1
 
 import shaped_attention as sa
 from shaped_attention import ShapedAttention, diffusion, drift, integrate_sde, simulate_chain
+from shaped_attention.blocks.limits.cosines import cosine_series
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.blocks.score_moments import cosine_series
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.rows.step import root_of_branch
