@@ -5,11 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _ALIBI = "shaped_attention/blocks/positions.py"
-_ATTENTION = "shaped_attention/blocks/attention.py"
-_ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
 _EMBEDDED = "shaped_attention/architectures/tokens.py"
-_MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
-_SCORES = "shaped_attention/blocks/score_moments.py"
+_COSINES = "shaped_attention/blocks/limits/cosines.py"
 
 
 ARCHITECTURES = [
@@ -31,46 +28,11 @@ ARCHITECTURES = [
         ("test_attention_variants.py::test_the_weights_are_those_of_the_formula[head size]",),
     ),
     Mutant(
-        "spread-of-antisymmetric-modes",
-        _SCORES,
-        "- (cross + parity * cross.mT) + both",
-        "- (cross + cross.mT) + both",
-        ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope, half]",),
-    ),
-    Mutant(
-        "groups-fluctuate-with-gamma-squared",
-        _ATTENTION_LIMIT,
-        "(self.fluctuation - 1.0) * square**2",
-        "(self.fluctuation - 1.0) * square",
-        ("test_attention_variants_limit.py::test_linear_rate_of_groups[options0-4.0]",),
-    ),
-    Mutant(
-        "second-order-of-softmax-without-rotation",
-        _SCORES,
-        "(-2.0) * (w @ self.turned(key))",
-        "(-2.0) * (w @ key)",
-        ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope]",),
-    ),
-    Mutant(
         "mean-cosine-with-a-shifted-series",
-        _SCORES,
+        _COSINES,
         "((half + 1.0 + j) * (j + 1.0))",
         "((half + j) * (j + 1.0))",
         ("test_attention_variants_limit.py::test_the_mean_cosine_of_gaussian_rows[4]",),
-    ),
-    Mutant(
-        "third-derivative-twice",
-        _MLP_LIMIT,
-        "(self.rows * self._rate(p)) * (",
-        "(2.0 * self.rows * self._rate(p)) * (",
-        ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel[tanh]",),
-    ),
-    Mutant(
-        "hidden-ratio-with-gamma-squared",
-        _MLP_LIMIT,
-        "self._excess * p.gamma**4",
-        "self._excess * p.gamma**2",
-        ("test_activations.py::test_the_linear_rate_of_any_ratio_of_hidden_units[0.25]",),
     ),
     Mutant(
         "eps-of-the-sum-over-groups",

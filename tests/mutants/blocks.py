@@ -8,7 +8,6 @@ _BASE = "shaped_attention/blocks/base.py"
 _DRAWS = "shaped_attention/numerics/draws.py"
 _LIMIT = "shaped_attention/blocks/limit.py"
 _MLP = "shaped_attention/blocks/mlp.py"
-_MLP_LIMIT = "shaped_attention/blocks/mlp_limit.py"
 _NAMED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
 _NORMALISED = "shaped_attention/blocks/normalised.py"
 _STARTS = "shaped_attention/samplers/starts.py"
@@ -46,13 +45,6 @@ BLOCKS = [
         ("test_limit.py::test_finite_width_kernel_of_the_mlp[-0.7]",),
     ),
     Mutant(
-        "mlp-kappa-twice",
-        _MLP_LIMIT,
-        "return p.gamma**2 * (p.c_plus - p.c_minus) ** 2 / (2.0 * math.pi)",
-        "return p.gamma**2 * (p.c_plus - p.c_minus) ** 2 / math.pi",
-        ("test_limit.py::test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation",),
-    ),
-    Mutant(
         "arc-cosine-sign-of-angle",
         "shaped_attention/numerics/operations/arc_cosine.py",
         "s * (math.pi - torch.arccos(s))",
@@ -72,13 +64,6 @@ BLOCKS = [
         "return leaky(x, *self.slopes(p, width))",
         "return leaky(x, *self.slopes(p, width)[::-1])",
         ("test_real_weights.py::test_mlp",),
-    ),
-    Mutant(
-        "mlp-decay-by-three",
-        _MLP_LIMIT,
-        "return math.pi * _kappa(p)",
-        "return 3.0 * _kappa(p)",
-        ("test_limit.py::test_mlp_drift_is_zero_on_the_diagonal_and_known_at_zero_correlation",),
     ),
     Mutant(
         "normalised-after-branch-sees-normalised",
@@ -165,27 +150,6 @@ BLOCKS = [
         ("test_limit.py::test_a_step_of_the_flow_keeps_v_positive_and_has_its_drift[layer0]",),
     ),
     Mutant(
-        "mlp-smooth-rows-without-one",
-        _MLP_LIMIT,
-        "(row_squares(factor) - 1.0) * factor",
-        "row_squares(factor) * factor",
-        ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel[tanh]",),
-    ),
-    Mutant(
-        "mlp-smooth-decay-of-one-part",
-        _MLP_LIMIT,
-        "both = self.outer + self.square",
-        "both = self.square",
-        ("test_activations.py::test_the_drift_is_the_limit_of_the_exact_kernel[gelu]",),
-    ),
-    Mutant(
-        "mlp-rate-of-the-inverse-ratio",
-        _MLP_LIMIT,
-        "return 1.0 / self.hidden_ratio - 1.0",
-        "return self.hidden_ratio - 1.0",
-        ("test_activations.py::test_the_linear_rate_of_any_ratio_of_hidden_units[0.25]",),
-    ),
-    Mutant(
         "mlp-gate-without-bias",
         "shaped_attention/blocks/activations.py",
         "moved = function(inner if bias == 0.0 else inner + bias)",
@@ -205,20 +169,6 @@ BLOCKS = [
         "2**16 + len(place), *place, *words",
         "2**16 + len(place), *words",
         ("test_chain_law.py::test_chain_has_the_law_of_networks[both-2]",),
-    ),
-    Mutant(
-        "parallel-square-of-the-sum-added",
-        _PARALLEL,
-        "2.0 * square - square**2 + beyond",
-        "2.0 * square + square**2 + beyond",
-        ("test_starts.py::test_the_limit_of_parallel_branches",),
-    ),
-    Mutant(
-        "parallel-beyond-without-square",
-        _PARALLEL,
-        "- 2.0 * q.gamma**2 + (q.gamma**2) ** 2",
-        "- 2.0 * q.gamma**2",
-        ("test_starts.py::test_the_limit_of_parallel_branches",),
     ),
     Mutant(
         "parallel-skip-squared",

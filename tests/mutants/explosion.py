@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_ATTENTION_LIMIT = "shaped_attention/blocks/attention_limit.py"
-_ATTENTION_MOMENTS = "shaped_attention/blocks/score_moments.py"
 _BOUNDS = "shaped_attention/theory/explosion/bounds.py"
 _CLOCK_STEP = "shaped_attention/samplers/clock_step.py"
 _EXACT_LAWS = "tests/exact_laws.py"
@@ -33,27 +31,6 @@ EXPLOSION = [
         "along = (2.0 * parts.rate) * column_sums",
         "along = parts.rate * column_sums",
         ("test_clock.py::test_spread_of_the_norm_is_that_of_the_diffusion[full]",),
-    ),
-    Mutant(
-        "attention-noise-drift-square-once",
-        _ATTENTION_LIMIT,
-        "(factor @ (2.0 * (inner @ inner) + trace * inner))",
-        "(factor @ (inner @ inner + trace * inner))",
-        ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives[full]",),
-    ),
-    Mutant(
-        "attention-noise-drift-diagonal-index",
-        _ATTENTION_MOMENTS,
-        "asked * (parity * diagonal(key_mean).mT)) @ w",
-        "asked * (parity * diagonal(key_mean))) @ w",
-        ("test_clock.py::test_second_order_of_the_noise_is_that_of_its_derivatives[causal]",),
-    ),
-    Mutant(
-        "attention-noise-along-not-centred",
-        _ATTENTION_MOMENTS,
-        "scores = weighted - w * row_sums(weighted)",
-        "scores = weighted",
-        ("test_clock.py::test_noise_along_a_direction_is_the_variance_of_that_entry[causal]",),
     ),
     Mutant(
         "clock-code-barrier-moved-outwards",

@@ -257,11 +257,4 @@ LAZY = [
         "return frame - v.mT @ (v @ frame)",
         ("test_lazy_matrices.py::test_a_space_that_becomes_explicit_keeps_all_inner_products",),
     ),
-    Mutant(
-        "lazy-infinite-width-without-w-o",
-        "shaped_attention/blocks/attention_limit.py",
-        "return float((1 + self.output_projection) * p.gamma**2)",
-        "return float(p.gamma**2)",
-        ("test_tangent_kernel.py::test_the_kernel_of_infinite_width_is_approached",),
-    ),
 ]
