@@ -16,6 +16,7 @@ from .blocks import (
     ShapedAttention,
     ShapedMLP,
 )
+from .blocks.limits.limit_formulas import limit_formulas
 from .blocks.parameters import bounded
 from .blocks.positions import alibi, sliding_window
 from .blocks.rotations import Rope
@@ -102,6 +103,7 @@ __all__ = [
     "integrate_sde",
     "layer_of",
     "lazy",
+    "limit_formulas",
     "load",
     "lyapunov",
     "model_from_config",

@@ -143,6 +143,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "stopping.explosion_table": (
             sa.stopping.explosion_table, {"layer": LAYER, "v0": V0, "widths": [8], "samples": 4},
         ),
+        "limit_formulas": (sa.limit_formulas, {"block": LAYER, "tokens": 2}),
         "explosion_law": (sa.explosion_law, {"layer": LAYER, "v0": V0}),
         "scores.initial_spectrum": (sa.scores.initial_spectrum, {"x": [0.1], "ratio": 0.5}),
         "scores.leading_directions": (sa.scores.leading_directions, {"omega": omega, "rank": 1}),

@@ -8,7 +8,6 @@ closed form in its place is faster. What a layer needs of blocks with norms is i
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -175,36 +174,6 @@ class NormTerms:
     def moved(self, p: Parameters, factor: M, branch: M) -> M:
         """Return the factor after a step of `branch`, whose new factor is given."""
         return factor
-
-
-def summed(name: str) -> Callable[..., Any]:
-    """Return the method of a sum that adds what the parts return."""
-    return lambda self, p, *matrices: total(
-        [getattr(limit, name)(q, *matrices) for limit, q in self.parts(p)]
-    )
-
-
-class SumLimit(Limit, ABC):
-    """A limit whose drifts and noises are the sums of those of its `parts`."""
-
-    @abstractmethod
-    def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
-        """Return limits and their parameters; `p` are the parameters of the whole block."""
-
-    def factor_noise(self, p: Parameters, factor: M, numbers: Numbers) -> M | None:
-        """Return the sum of the noises, each of several parts with its own increments."""
-        parts = self.parts(p)
-        if len(parts) == 1:
-            return parts[0][0].factor_noise(parts[0][1], factor, numbers)
-        return total(
-            [x.factor_noise(q, factor, numbers.inside(i)) for i, (x, q) in enumerate(parts)]
-        )
-
-    def decay(self, p: Parameters) -> Any:
-        """Return the sum of the rates of decay."""
-        return sum(limit.decay(q) for limit, q in self.parts(p))
-
-    factor_drift, growth, variance_noise = map(summed, ("factor_drift", "growth", "variance_noise"))
 
 
 def total(parts: Sequence[M | None]) -> M | None:

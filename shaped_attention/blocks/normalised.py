@@ -94,7 +94,7 @@ class Normalised(Block):
         return self.inner.gamma
 
     @property
-    def limit(self) -> NormalisedLimit | str:
+    def limit(self) -> SandwichLimit | str:
         """The limit of the correlations, or the reason why it does not exist."""
         if isinstance(self.inner.limit, str):
             return f"its inner block has none: {self.inner.limit}"

@@ -46,10 +46,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.limit import Limit, NormTerms, SumLimit
+from shaped_attention.blocks.limit import Limit, NormTerms
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.blocks.reasons import limit_of
-from shaped_attention.numerics.primitives import M, concatenate, lower, sqrt
+from shaped_attention.numerics.primitives import M, Numbers, concatenate, lower, sqrt
 
 _RELAXED = 1e-15
 """Relative change of V at which the variances have relaxed."""
@@ -70,10 +70,10 @@ class Reweighted(Parameters):
 
 
 @dataclass(frozen=True)
-class NormalisedLimit(SumLimit, NormTerms):
-    """Drift and noise of the un-normalised block `inner`; the layer's step normalises the result.
+class SandwichLimit(Limit, NormTerms):
+    """Limit of a block whose branch ends in a norm: `moved` has all but the cross term.
 
-    `p` are the parameters of the normalised block.
+    `p` are the parameters of the normalised block, `inner` is the un-normalised one.
     """
 
     inner: Block
@@ -97,17 +97,10 @@ class NormalisedLimit(SumLimit, NormTerms):
         square = p.inner.gamma**2
         return skip / (skip + square), square / (skip + square)
 
-    def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
-        """Return the un-normalised block with gamma / sqrt(lambda^2 + gamma^2)."""
-        inner, gamma = p.inner, p.inner.gamma
-        if getattr(self.inner, "skip", None) is not None:
-            weight = sqrt(self.inner.skip_weight(inner) ** 2 + gamma**2)
-            inner = Reweighted(inner, gamma / weight)
-        return [(limit_of(self.inner), inner)]
-
     def linear_rate(self, p: Parameters) -> Any:
-        """Return the rate of the un-normalised block."""
-        return sum(limit.linear_rate(q) for limit, q in self.parts(p))
+        """Return 2 lambda^2 gamma^2, the rate of the cross term."""
+        skip, square = self.weights(p)
+        return 2.0 * skip * square
 
     def speed(self, p: Parameters, factor: M) -> None:
         """Return None: correlations cannot explode."""
@@ -116,28 +109,59 @@ class NormalisedLimit(SumLimit, NormTerms):
         """Check the un-normalised block."""
         limit_of(self.inner).check(tokens)
 
-
-@dataclass(frozen=True)
-class SandwichLimit(NormalisedLimit):
-    """Limit of a block whose branch ends in a norm: `moved` has all but the cross term."""
-
-    def branch(self, p: Parameters) -> tuple[Limit, Parameters]:
+    def branch(self, p: Parameters) -> tuple[Limit, Parameters] | None:
         """Return the limit and the parameters of the branch's own Gram matrix: gamma is 1."""
         return limit_of(self.inner), Reweighted(p.inner, 1.0)
-
-    def parts(self, p: Parameters) -> Sequence[tuple[Limit, Parameters]]:
-        """Return nothing: see `moved`."""
-        return []
-
-    def linear_rate(self, p: Parameters) -> Any:
-        """Return 2 lambda^2 gamma^2, the rate of the cross term."""
-        skip, square = self.weights(p)
-        return 2.0 * skip * square
 
     def moved(self, p: Parameters, factor: M, branch: M) -> M:
         """Return the factor of lambda^2 V + gamma^2 F_B F_B^T."""
         skip, square = self.weights(p)
         return lower(concatenate([sqrt(skip) * factor, sqrt(square) * branch]))
+
+
+class NormalisedLimit(SandwichLimit):
+    """Drift and noise of the un-normalised block; the layer's step normalises the result."""
+
+    def branch(self, p: Parameters) -> None:
+        """Return None: the branch is not normalised."""
+
+    def _inner(self, p: Parameters) -> tuple[Limit, Parameters]:
+        """Return the limit of the un-normalised block, with gamma / sqrt(lambda^2 + gamma^2)."""
+        inner, gamma = p.inner, p.inner.gamma
+        if getattr(self.inner, "skip", None) is not None:
+            weight = sqrt(self.inner.skip_weight(inner) ** 2 + gamma**2)
+            inner = Reweighted(inner, gamma / weight)
+        return limit_of(self.inner), inner
+
+    def linear_rate(self, p: Parameters) -> Any:
+        """Return the rate of the un-normalised block."""
+        limit, q = self._inner(p)
+        return limit.linear_rate(q)
+
+    def factor_drift(self, p: Parameters, factor: M) -> M | None:
+        """Return the drift of F."""
+        limit, q = self._inner(p)
+        return limit.factor_drift(q, factor)
+
+    def factor_noise(self, p: Parameters, factor: M, numbers: Numbers) -> M | None:
+        """Return the noise of F."""
+        limit, q = self._inner(p)
+        return limit.factor_noise(q, factor, numbers)
+
+    def growth(self, p: Parameters, v: M) -> M | None:
+        """Return the growth."""
+        limit, q = self._inner(p)
+        return limit.growth(q, v)
+
+    def decay(self, p: Parameters) -> Any:
+        """Return the rate of decay."""
+        limit, q = self._inner(p)
+        return limit.decay(q)
+
+    def variance_noise(self, p: Parameters, v: M) -> M | None:
+        """Return the covariance rates of dV_aa and dV_bb."""
+        limit, q = self._inner(p)
+        return limit.variance_noise(q, v)
 
 
 class Relaxation(Limit):

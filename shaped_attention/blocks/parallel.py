@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from shaped_attention.blocks.base import Block, Project, Tokens, inside
 from shaped_attention.blocks.parameters import Parameter, Parameters, at_depth, depths_of
@@ -52,6 +52,8 @@ class Parallel(Block):
 
     blocks: tuple[Block, ...]
     skip: Parameter | None = None
+    gamma: ClassVar[float] = 1.0
+    """The weight of the sum of branches, which have weights of their own."""
 
     def __init__(
         self, *branches: Any, blocks: Sequence[Any] = (), skip: Parameter | None = None
@@ -78,11 +80,6 @@ class Parallel(Block):
                         "blocks must have weights gamma whose squares add up to at most 1 if no "
                         f"skip weight is given; got {total:.6g}"
                     )
-
-    @property
-    def gamma(self) -> float:
-        """The weight of the sum of branches, which have weights of their own."""
-        return 1.0
 
     def skip_weight(self, p: Parameters) -> Any:
         """Return lambda, the weight of the skip connection."""

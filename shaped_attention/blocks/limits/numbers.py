@@ -247,6 +247,9 @@ class TestedParameters(Parameters):
 
     def __getattr__(self, name: str) -> Any:
         field, place = getattr(self._block, name), (*self._place, name)
+        of_class = getattr(type(self._block), name, None)
+        if isinstance(of_class, float) and name not in vars(self._block):
+            return of_class
         if isinstance(field, float | Schedule) or name in ranges_of(self._block):
             test = self._test(name, float(value_at(field, _DEPTH)))
             positive = ranges_of(self._block).get(name, (-1.0, 1.0))[0] >= 0.0 and test > 0.0
