@@ -16,13 +16,24 @@ import pytest
 import torch
 
 import shaped_attention as sa
+from figures.blocks.attentions import (
+    Cosine,
+    Differential,
+    Gated,
+    Latent,
+    Linear,
+    QKNorm,
+    Sigmoid,
+    TalkingHeads,
+    centred,
+    scores,
+)
 from shaped_attention.blocks.limit import unit_increments
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.numerics.primitives import constant, leaky, row_squares, softmax, sqrt, tanh
+from shaped_attention.numerics.primitives import constant, leaky, row_squares, sqrt, tanh
 from shaped_attention.theory.moments import moments
 from tests import closed_forms
 from tests import new_attentions as new
-from tests.new_attentions import centred, logits_of, seen
 
 ATTENTION = {
     "plain": {},
@@ -105,7 +116,7 @@ def test_drift_and_diffusion_are_the_closed_forms(name, tokens):
     "block",
     [
         *(BLOCKS[x] for x in ("plain", "causal", "biases", "rope", "qk-norm over 8", "tanh")),
-        new.Differential(0.5, 0.7), new.TalkingHeads(0.5, 0.7), new.Latent(0.5, 0.7),
+        Differential(0.5, 0.7), TalkingHeads(0.5, 0.7), Latent(0.5, 0.7),
     ],
     ids=repr,
 )  # fmt: skip
@@ -148,14 +159,14 @@ def test_the_rate_of_weights(name):
 
 
 INSIDE = {
-    "differential": new.Differential(0.6, 0.5),
-    "equal parameters": new.Differential(0.5, 0.5, 0.5),
-    "talking heads": new.TalkingHeads(0.6, 0.5),
+    "differential": Differential(0.6, 0.5),
+    "equal parameters": Differential(0.5, 0.5, 0.5),
+    "talking heads": TalkingHeads(0.6, 0.5),
     "odd": new.Odd(0.5),
-    "schedule": new.Sigmoid(sa.Schedule([(0.0, 0.3), (1.0, 0.6)]), 0.5),
-    "normalised": sa.Normalised(new.Differential(0.6, 0.5)),
-    "sandwich": sa.Normalised(new.Differential(0.6, 0.5), "sandwich"),
-    "parallel": sa.Parallel(new.Sigmoid(0.4, 0.7), sa.ShapedMLP(0.5)),
+    "schedule": Sigmoid(sa.Schedule([(0.0, 0.3), (1.0, 0.6)]), 0.5),
+    "normalised": sa.Normalised(Differential(0.6, 0.5)),
+    "sandwich": sa.Normalised(Differential(0.6, 0.5), "sandwich"),
+    "parallel": sa.Parallel(Sigmoid(0.4, 0.7), sa.ShapedMLP(0.5)),
 }
 
 
@@ -176,7 +187,7 @@ def test_compiled_paths_are_those_of_torch(name, method):
 
 def test_derivatives_of_paths_are_those_of_differences():
     """Of each parameter of a block with a derived limit."""
-    block, v0 = new.Differential(0.6, 0.5), torch.tensor(sa.equicorrelated(3, 0.2))
+    block, v0 = Differential(0.6, 0.5), torch.tensor(sa.equicorrelated(3, 0.2))
 
     def last(values: dict[str, torch.Tensor]) -> torch.Tensor:
         call = {"horizon": 0.2, "step": 0.05, "samples": 4}
@@ -207,26 +218,26 @@ def attend(p, t, project, *, identity=True, centre=True, power=1.0):
     """Return attention without one of its modifications."""
     m, n = t.shape[-2:]
     queries, keys = project(t, n) / n**0.5, project(t, n) / n**0.5
-    weights = softmax(queries @ keys.mT / (p.tau0 * n**0.5 * n ** (power / 2.0)), seen(m))
+    weights = centred(queries @ keys.mT / (p.tau0 * n**0.5 * n ** (power / 2.0)))
     values = project(t, n) / n**0.5
-    mixed = (weights - 1.0 / m if centre else weights) @ values
+    mixed = (weights if centre else weights + 1.0 / m) @ values
     return values + mixed if identity else mixed
 
 
 def with_unit_keys(p, t, project):
     """Return attention with queries and keys of unit length over two columns."""
-    m, n = t.shape[-2:]
+    n = t.shape[-1]
     queries, keys = project(t, 2), project(t, 2)
     queries, keys = (x / sqrt(row_squares(x) / 2) for x in (queries, keys))
     values = project(t, n) / n**0.5
-    weights = centred(queries @ keys.mT / (p.tau0 * (2 * n) ** 0.5), seen(m))
+    weights = centred(queries @ keys.mT / (p.tau0 * (2 * n) ** 0.5))
     return values + weights @ values
 
 
 def sandwiched(p, t, project):
     """Return A B A v with a matrix B between the same scores."""
     m, n = t.shape[-2:]
-    weights = centred(logits_of(p, t, n, n, project), seen(m, causal=True))
+    weights = centred(scores(p, t, project, n), np.tri(m, dtype=bool))
     between = constant(np.random.default_rng(0).normal(size=(m, m)), like=t)
     values = project(t, n) / n**0.5
     return values + weights @ (between @ (weights @ values))
@@ -234,10 +245,10 @@ def sandwiched(p, t, project):
 
 def with_sums_as_values(p, t, project):
     """Return attention whose values are the sums of its queries and keys."""
-    m, n = t.shape[-2:]
+    n = t.shape[-1]
     queries, keys = project(t, n) / n**0.5, project(t, n) / n**0.5
     values = (queries + keys) / 2.0**0.5
-    return values + centred(queries @ keys.mT / (p.tau0 * n), seen(m)) @ values
+    return values + centred(queries @ keys.mT / (p.tau0 * n)) @ values
 
 
 def hidden(function):
@@ -300,11 +311,11 @@ def test_what_is_known_for_given_tokens_only_is_said_then():
 
 def test_a_derived_limit_is_not_stored():
     """A block that was asked for its limit is pickled as its fields."""
-    block = new.Sigmoid(0.5, 0.7)
+    block = Sigmoid(0.5, 0.7)
     before = pickle.dumps(block)
     assert not isinstance(block.limit, str)
     assert pickle.dumps(block) == before
-    assert block == new.Sigmoid(0.5, 0.7)
+    assert block == Sigmoid(0.5, 0.7)
 
 
 # One layer with real numbers
@@ -408,11 +419,15 @@ def scores_against_layers(block: Any, wrong: Any, samples: int) -> tuple[Any, An
 
 
 NEW = {
-    "sigmoid": (new.Sigmoid(0.7, 0.3), {"tau0": 0.315}),
-    "differential": (new.Differential(0.7, 0.4), {"mu": 0.5}),
-    "talking heads": (new.TalkingHeads(0.7, 0.5), {"mixing": ((1.0, 0.5), (0.3, 0.8))}),
+    "sigmoid": (Sigmoid(0.7, 0.3), {"tau0": 0.315}),
+    "differential": (Differential(0.7, 0.4), {"mu": 0.5}),
+    "talking heads": (TalkingHeads(0.7, 0.5), {"before": ((1.0, 0.5), (0.3, 0.8))}),
     "unit rows": (new.UnitRows(0.7, 0.5), {"tau0": 0.525}),
-    "latent": (new.Latent(0.7, 0.4), {"tau0": 0.42}),
+    "latent": (Latent(0.7, 0.4), {"tau0": 0.42}),
+    "QK-norm": (QKNorm(0.7, 0.3), {"tau0": 0.315}),
+    "gated": (Gated(0.7, 0.4), {"tau0": 0.42}),
+    "linear": (Linear(0.7, 0.4), {"tau0": 0.42}),
+    "cosine": (Cosine(0.7, 0.2), {"tau0": 0.21}),
     "shared keys": (new.SharedKeys(0.7, 0.4), {"tau0": 0.42}),
     "twice": (new.Twice(0.7, 0.4), {"tau0": 0.42}),
     "nested": (new.Nested(0.7, 0.4), {"tau0": 0.42}),
@@ -438,6 +453,6 @@ def test_new_blocks_against_one_layer(name):
 
 @pytest.mark.validation
 @pytest.mark.parametrize("name", NEW)
-def test_ten_new_blocks_against_one_layer(name):
+def test_all_new_blocks_against_one_layer(name):
     """160,000 samples at widths 64 and 128."""
     compare_with_layers(name, 160_000, 4.0)

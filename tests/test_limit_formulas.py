@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
+from figures.blocks import attentions
 from shaped_attention.numerics.primitives import arc_cosine_kernel
 from shaped_attention.theory.moments import linear_diffusion
 from tests import new_attentions as new
@@ -26,8 +27,8 @@ BLOCKS = {
     "position bias": ATTENTION(0.6, 0.7, position_bias=sa.alibi(3, 0.5)),
     "relu": MLP(0.6, 0.3, -0.8),
     "parallel": sa.Parallel(ATTENTION(0.4, 0.7), MLP(0.5, 0.3, -0.8)),
-    "differential": new.Differential(0.6, 0.7),
-    "talking heads": new.TalkingHeads(0.6, 0.7),
+    "differential": attentions.Differential(0.6, 0.7),
+    "talking heads": attentions.TalkingHeads(0.6, 0.7),
     "nested": new.Nested(0.6, 0.7),
     "shared keys": new.SharedKeys(0.6, 0.7),
 }
