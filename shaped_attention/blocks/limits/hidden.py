@@ -144,6 +144,8 @@ def _check_projected(x: Rows) -> None:
         raise LimitError(
             "V does not determine functions of single entries of tokens; they act on a projection"
         )
+    if any(s.entries for s, _ in x.parts):
+        raise LimitError("functions of hidden units have a rule after a projection only")
 
 
 def _columns(x: Rows, first: Any, last: Any) -> Rows:
@@ -159,7 +161,9 @@ def _columns(x: Rows, first: Any, last: Any) -> Rows:
 
 
 def _new_source(x: Rows, gram: Small | None) -> Source:
-    return Source(x.spaces[0], x.count, gram=gram)
+    """Return the source of what is left of a function of the entries of x."""
+    entries = frozenset(s for s, _ in x.parts)
+    return Source(x.spaces[0], x.count, gram=gram, entries=entries)
 
 
 def _parted(x: Rows, value: Any, alpha: Matrix, gram: Matrix, power: int) -> Rows:
@@ -211,7 +215,7 @@ def _gated(u: Rows, gate: Activated) -> Rows:
     gram = a.scaled(first**2, a.times(v, w.M))
     if gram is not None:
         eye = a.identity(u.count)
-        out.parts.append((_new_source(u, gram), Jet(a, eye.shape, eye, power=1)))
+        out.parts.append((_new_source(z, gram), Jet(a, eye.shape, eye, power=1)))
     return out
 
 
@@ -287,7 +291,7 @@ def _cosines(x: Rows) -> Rows:
     root = _some(a.run("cholesky", (cosines,), np.linalg.cholesky, primitives.cholesky))
     unit = Jet(a, root.shape, root) * columns**-0.5
     parts = [(Source(space, x.count), unit) for space in x.spaces]
-    return Rows(x.layer, parts, x.count, x.spaces)
+    return x.layer.with_unit_rows(x, Rows(x.layer, parts, x.count, x.spaces))
 
 
 def _rotated(x: Rows, table: NDArray[Any]) -> Rows:

@@ -24,6 +24,10 @@ from shaped_attention.blocks.limits.series import Series
 from shaped_attention.blocks.limits.shadows import Algebra, Small
 from shaped_attention.numerics.graph import Extended
 
+_WITH_AND_WITHOUT_NORM = "rows of a fixed number of columns are used with and without a norm"
+
+_TWO_FUNCTIONS = "two functions of the entries of the same rows meet; a rule exists for one"
+
 _SHIFTED = "a number is added to the entries of rows, and does not vanish as the width grows"
 
 
@@ -69,14 +73,17 @@ class Source:
         What replaces I: the Gram matrix of what is left of hidden units; None for I.
     copied
         The source of which it is another copy, in a direct sum.
+    entries
+        The sources of the rows of which hidden units are a function.
     """
 
     def __init__(
         self, space: Space, rows: int, parent: Source | None = None, batch: Any = None,
         gram: Small | None = None, copied: Source | None = None,
+        entries: frozenset[Source] = frozenset(),
     ) -> None:  # fmt: skip
         self._space, self.rows, self.parent, self.batch = space, rows, parent, batch
-        self.gram, self.copied = gram, copied
+        self.gram, self.copied, self.entries = gram, copied, entries
 
     @property
     def space(self) -> Space:
@@ -98,6 +105,8 @@ class Layer:
         self.source = Source(self.space, columns)
         self._parts: dict[Space, Source] = {}
         self._products: dict[Any, Jet] = {}
+        self._turns: dict[Any, Any] = {}
+        self._unit: dict[Source, Rows] = {}
         self._batches = count()
 
     def of_tokens(self, coefficient: Jet) -> Rows:
@@ -143,10 +152,30 @@ class Layer:
             self._products[s, t, mode] = self._product(s, t, mode)
         return self._products[s, t, mode]
 
+    def with_unit_rows(self, x: Rows, unit: Rows) -> Rows:
+        """Return unit rows of a fixed number of columns, the first ones that these rows had."""
+        sources = [s for s, _ in x.parts]
+        if all(self._unit.get(s) is x for s in sources) and x.unit is not None:
+            return x.unit
+        if any(s in self._unit or any(s in key for key in self._products) for s in sources):
+            raise LimitError(_WITH_AND_WITHOUT_NORM)
+        self._unit.update(dict.fromkeys(sources, x))
+        x.unit = unit
+        return unit
+
+    def turned(self, s: Source, t: Source, turns: Any) -> None:
+        """Say by which angles rows are rotated in a product."""
+        if self._turns.setdefault(frozenset((s, t)), turns) != turns:
+            raise LimitError("the same rows are multiplied after two different rotations")
+
     def _product(self, s: Source, t: Source, mode: int) -> Jet:
         a, size, grows = self.algebra, (s.rows, t.rows), s.space.grows
         if s.copied is not None and t.copied is not None:
             return self.product(s.copied, t.copied, mode)
+        if s is not t and s.entries & t.entries:
+            raise LimitError(_TWO_FUNCTIONS)
+        if s in self._unit or t in self._unit:
+            raise LimitError(_WITH_AND_WITHOUT_NORM)
         if s is t and self.is_of_tokens(s):
             return Jet(a, size, a.identity(s.rows))
         if s is t and not grows:
@@ -184,6 +213,7 @@ class Rows(Extended):
         self.layer, self.parts, self.count = layer, list(parts), rows
         self._spaces, self.shift, self.turns = list(spaces), shift, turns
         self._plain: Rows | None = None
+        self.unit: Rows | None = None
 
     @property
     def spaces(self) -> list[Space]:
@@ -270,6 +300,9 @@ class Rows(Extended):
         for s, c in (*self.parts, *other.parts):
             repeated = c.spread((count, c.shape[1]))
             total[s] = total[s] + repeated if s in total else repeated
+        entries = [e for s in total for e in s.entries]
+        if len(set(entries)) < len(entries):
+            raise LimitError(_TWO_FUNCTIONS)
         shifts = [x.shift for x in (self, other) if x.shift is not None]
         shift = sum(shifts[1:], shifts[0]) if shifts else None
         return self.like(list(total.items()), count, shift)
@@ -363,6 +396,7 @@ def inner(x: Rows, y: Rows) -> Jet:
         for t, d in y.parts:
             if s.space is not t.space:
                 continue
+            layer.turned(s, t, x.turns and x.turns[0])
             for mode, entries in enumerate(_modes(x, y, s, t)):
                 part = (c @ layer.product(s, t, mode) @ d.mT) * s.space.size
                 part = part if entries is None else part * Jet.of(layer.algebra, entries)
