@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 import shaped_attention as sa
+from figures.blocks.attentions import Differential
 from tests.explicit_networks import TWO_EQUAL, Explicit
 
 LINEAR = sa.ShapedAttention(0.5)
@@ -71,15 +72,19 @@ LIMITS = {
     "causal": (sa.ShapedAttention(0.6, mask="causal"), [-0.0444, -0.1429], [0.7233, 0.7186]),
     "mlp": (sa.ShapedMLP(0.5), [-0.0947, -0.1747], [0.6218, 0.6191]),
 }
-"""Means and standard deviations of 20,000 samples of the limit of values and tangents."""
+"""Means and standard deviations of 20,000 samples of the limit, from an earlier derivation."""
+
+V3 = sa.equicorrelated(3, 0.2)
+WIDE = {"width": 200, "depth": 50}
 
 
+@pytest.mark.parametrize("where", [WIDE, {"horizon": 0.25}], ids=["networks", "limit"])
 @pytest.mark.parametrize("name", LIMITS)
-def test_wide_networks_have_the_moments_of_the_limit(name):
+def test_networks_and_limit_have_the_moments_of_the_limit(name, where):
     """At T = 1/4 within 4 standard errors; the means of a linear network are at least 5 away."""
     block, mean, deviation = LIMITS[name]
     samples = 1000
-    data = sa.lyapunov(block, sa.equicorrelated(3, 0.2), width=200, depth=50, samples=samples)
+    data = sa.lyapunov(block, V3, **where, samples=samples, seed=2)
     error = np.array(deviation) * (1 / samples + 1 / 20_000) ** 0.5
     found = data.exponent.mean("sample").values
     assert (np.abs(found - mean) < 4 * error).all()
@@ -87,6 +92,29 @@ def test_wide_networks_have_the_moments_of_the_limit(name):
     assert (np.abs(spread - deviation) < 4 * error / 2**0.5).all()
     linear = -0.5 * block.gamma**2 * (2.0 - block.gamma**2) * data.index.values
     assert (np.abs(found - linear) > 5 * error).all()
+
+
+def test_law_of_the_limit_is_that_of_networks():
+    """A block of which only the branch is written; at tau0 = 1 in place of 0.4 the law differs."""
+    horizon, samples = 0.25, 2000
+    found = sa.lyapunov(Differential(0.6, 0.4), V3, horizon=horizon, samples=samples)
+    chain = sa.lyapunov(Differential(0.6, 0.4), V3, width=200, depth=50, samples=samples, seed=1)
+    other = sa.lyapunov(Differential(0.6, 1.0), V3, width=200, depth=50, samples=samples, seed=1)
+
+    def p(networks):
+        pairs = zip(found.exponent.values, networks.exponent.values, strict=True)
+        return 2 * min(stats.ks_2samp(x, y).pvalue for x, y in pairs)
+
+    assert p(chain) > 1e-3
+    assert p(other) < 1e-3
+
+
+def test_the_limit_of_one_token_is_linear():
+    """Exponent i of one token has the mean -k i / 2, and the variance k / (2 T)."""
+    data = sa.lyapunov(LINEAR, [[1.0]], horizon=0.5, samples=3000, exponents=2)
+    mean, error = data.exponent.mean("sample"), data.exponent.std("sample") / 3000**0.5
+    assert np.all(np.abs(mean + 0.5 * K * data.index) < 4 * error)
+    np.testing.assert_allclose(data.exponent.std("sample"), K**0.5, rtol=0.1)
 
 
 def test_chunks_do_not_change_exponents():
@@ -101,6 +129,8 @@ def test_chunks_do_not_change_exponents():
 REFUSED = [
     ({"width": 3, "depth": 2, "exponents": 0}, "exponents must be an integer >= 1; got 0"),
     ({"width": 2, "depth": 2, "exponents": 9}, "exponents must be at most 8"),
+    ({"width": 2, "depth": 2, "horizon": 0.1}, "width and depth or horizon must be given"),
+    ({"depth": 2}, "width and depth or horizon must be given"),
 ]
 
 
@@ -108,3 +138,8 @@ REFUSED = [
 def test_refusals(where, message):
     with pytest.raises(ValueError, match=message):
         sa.lyapunov(LINEAR, TWO_EQUAL, samples=2, **where)
+
+
+def test_blocks_without_tangents_in_the_limit():
+    with pytest.raises(ValueError, match="derived from the branch"):
+        sa.lyapunov(sa.Normalised(LINEAR), V3, horizon=0.1, samples=2)

@@ -13,6 +13,7 @@ from sympy import lambdify
 
 import shaped_attention as sa
 import symbolic as sy
+from shaped_attention.blocks.tangents import WithTangents
 from symbolic.tangents import joint_covariance, tangent_drift, two_copies
 
 
@@ -144,8 +145,72 @@ def test_the_recursion_gives_the_closed_form(tokens, tangents, mask):
     np.testing.assert_allclose(np.array(number, dtype=float), expected, atol=1e-14)
 
 
-SIGMA = 0.9797332171231732
-"""Sigma of the off-diagonal entry of D_11 for two tokens, from the limit of values and tangents."""
+VALUES = {
+    "attention": sa.ShapedAttention(0.6, 0.8),
+    "causal": sa.ShapedAttention(0.6, 0.8, mask="causal"),
+    "relu": sa.ShapedMLP(0.6, c_plus=1.3, c_minus=0.4),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_limit_of_values_and_tangents_is_the_closed_form(name):
+    """Derived from the branch; near equal entries the kernel of a ReLU rounds to 1e-9."""
+    u = joint(3, 2)
+    found = sa.drift(WithTangents(VALUES[name], 2), u)
+    np.testing.assert_allclose(found, CASES[name][1](u), atol=1e-8 if name == "relu" else 1e-12)
+
+
+OPTIONS = {"query_bias": 0.7, "heads": 2, "output_projection": True}
+COPIES = np.kron(np.eye(2), np.tril(np.ones((2, 2)))).astype(bool)
+SMOOTH = sa.ShapedMLP(0.6, activation="gelu", scale=0.7)
+GATED = sa.ShapedMLP(0.6, activation="silu", gated=True, scale=0.9, gate_bias=0.5)
+
+
+def both(options):
+    """Attention of two tokens, and of two copies of them."""
+    return tuple(sa.ShapedAttention(0.6, mask=x, **options) for x in ("causal", COPIES))
+
+
+TWICE = {
+    "gelu": (SMOOTH, SMOOTH),
+    "gate": (GATED, GATED),
+    "biases": both(OPTIONS),
+    "qk-norm": both({"qk_norm": True}),
+    "parallel": tuple(sa.Parallel(x, SMOOTH) for x in both({})),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_the_limit_is_the_derivative_between_two_copies(name):
+    """By differences of the drift of X + e X._k and X + f X._l, without tangents."""
+    block, copies = TWICE[name]
+    u = joint(2, 2)
+    found = sa.drift(WithTangents(block, 2), u)
+    np.testing.assert_allclose(differences(copies, u, 2, h=1e-3), found, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["clock", "direct"])
+@pytest.mark.parametrize("block", [VALUES["causal"], VALUES["relu"], SMOOTH])
+def test_compiled_paths_of_tangents_are_those_of_torch(block, method):
+    def paths():
+        run = sa.integrate_sde(
+            WithTangents(block, 1), joint(2, 1), horizon=0.05, samples=3, method=method
+        )
+        return run.V.values
+
+    compiled = paths()
+    with sa.eager():
+        np.testing.assert_allclose(paths(), compiled, rtol=1e-9, atol=1e-9)
+
+
+def test_values_do_not_notice_tangents():
+    """Drift and diffusion of V are those without tangents; so are rate and decay."""
+    u, block = joint(2, 2), sa.ShapedAttention(0.6, mask="causal")
+    more = WithTangents(block, 2)
+    np.testing.assert_allclose(sa.drift(more, u)[:2, :2], sa.drift(block, u[:2, :2]), atol=1e-13)
+    np.testing.assert_allclose(
+        sa.diffusion(more, u)[:3, :3], sa.diffusion(block, u[:2, :2]), atol=1e-13
+    )
 
 
 def test_diffusion_is_that_of_four_copies():
@@ -159,4 +224,7 @@ def test_diffusion_is_that_of_four_copies():
         sigma = sa.diffusion(four, rows @ u @ rows.T)
         # Cov[d<x_0 of copy 1, x_1 of copy 0>, the same of copies 3 and 2]
         total += np.prod(signs) * sigma[index[3, 0], index[7, 4]]
-    np.testing.assert_allclose(SIGMA, total / (2 * h) ** 4, rtol=1e-5)
+    derived = sa.diffusion(WithTangents(sa.ShapedAttention(0.6, 0.8), 1), u)
+    pairs = [(a, b) for a in range(4) for b in range(a + 1)]
+    entry = derived[pairs.index((3, 2)), pairs.index((3, 2))]
+    np.testing.assert_allclose(entry, total / (2 * h) ** 4, rtol=1e-5)

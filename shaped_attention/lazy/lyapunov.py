@@ -1,4 +1,4 @@
-"""Lyapunov exponents of the layers' Jacobian at a finite depth, at any width.
+"""Lyapunov exponents of the layers' Jacobian at a finite depth, at any width, and in the limit.
 
 Tangents X._1, ..., X._p with independent N(0, 1) entries become J X._1, ..., J X._p, with the
 Jacobian J of the tokens X_L in X_0. The matrix of their inner products over all entries is L L^T,
@@ -6,6 +6,9 @@ and the exponents over the time T are log(L_ii(T) / L_ii(0)) / T.
 
 J^T instead of J has the same law: with the singular values J = U S W^T, only S^2 enters the inner
 products of Gaussian vectors, before and after. So the tangents may be p gradients that go back.
+
+In the limit the tangents start with D_kl = 1 for k = l, 0 otherwise, independent of V
+(`blocks.tangents`), and the matrix of inner products is tr D_kl.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
+from shaped_attention.blocks.tangents import with_tangents
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.deep import LayerGradients
 from shaped_attention.lazy.deep_runs import Network, deep_networks
+from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.numerics.primitives import diagonal
 from shaped_attention.results.provenance import recorded
 from shaped_attention.rows.directions import directions
 from shaped_attention.rows.joining import cut_rows
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.values import in_one_row, stacked
+from shaped_attention.samplers.sde import integrate_sde
 from shaped_attention.samplers.specification import Options
 
 Array = NDArray[np.float64]
@@ -37,8 +43,10 @@ def lyapunov(
     layer: Layer,
     v0: ArrayLike,
     *,
-    width: int,
-    depth: int,
+    width: int | None = None,
+    depth: int | None = None,
+    horizon: float | None = None,
+    step: float = 0.01,
     samples: int,
     exponents: int = 2,
     seed: int = 0,
@@ -62,6 +70,9 @@ def lyapunov(
         As in `gradient_norms`.
     width, depth
         Width n and number of layers L of networks, T = L / n.
+    horizon, step
+        Instead of these T itself, for the limit, and the step of `integrate_sde`. Paths that stop
+        because V reaches the radius have the exponents up to then.
     exponents
         Number p of exponents, at most m n.
     chunk, memory, progress
@@ -69,12 +80,12 @@ def lyapunov(
 
     Returns
     -------
-    Dataset with `exponent` (index, sample).
+    Dataset with `exponent` (index, sample), and `time` (sample) that they cover.
 
     Raises
     ------
     ValueError
-        If an argument is invalid.
+        If an argument is invalid, or the tangents of a block have no limit.
     FloatingPointError
         If the tangents are linearly dependent at the end, up to rounding.
 
@@ -91,13 +102,21 @@ def lyapunov(
     options = Options(
         device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
     )  # fmt: skip
-    check_count("width", width)
-    _check_number(exponents, v0, width)
-    found = deep_networks(
-        layer, v0, width, depth, samples, seed, options, exponents, _pivots, "exponents",
-        lambda network: _growth(network, exponents),
-    )  # fmt: skip
-    logs = np.concatenate(found)
+    if horizon is not None and width is None and depth is None:
+        logs, times = _in_the_limit(layer, v0, horizon, step, samples, seed, options, exponents)
+    elif horizon is None and width is not None and depth is not None:
+        check_count("width", width)
+        _check_number(exponents, v0, width)
+        logs = np.concatenate(deep_networks(
+            layer, v0, width, depth, samples, seed, options, exponents, _pivots, "exponents",
+            lambda network: _growth(network, exponents),
+        ))  # fmt: skip
+        times = np.full(samples, depth / width)
+    else:
+        raise ValueError(
+            "width and depth or horizon must be given; got "
+            f"width={width!r}, depth={depth!r}, horizon={horizon!r}"
+        )
     if not np.isfinite(logs).all():
         raise FloatingPointError(
             "the tangents are linearly dependent at the end, up to rounding; fewer exponents or a "
@@ -107,9 +126,10 @@ def lyapunov(
         {
             "exponent": (
                 ("index", "sample"),
-                (logs * (width / depth)).T,
+                (logs / times[:, None]).T,
                 {"long_name": "Lyapunov exponent per unit of t = layer / width"},
             ),
+            "time": ("sample", times, {"long_name": "time that the exponents cover"}),
         },
         coords={"index": np.arange(1, exponents + 1)},
     )
@@ -119,6 +139,30 @@ def _check_number(exponents: int, v0: ArrayLike, width: int) -> None:
     tokens = np.shape(v0)[-1] if np.ndim(v0) else 1
     if exponents > tokens * width:
         raise argument_error("exponents", f"at most {tokens * width} (m n)", exponents)
+
+
+def _in_the_limit(
+    layer: Layer, v0: ArrayLike, horizon: float, step: float, samples: int, seed: int,
+    options: Options, count: int,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return log L_ii at the end minus that at the start (samples, count), and the times."""
+    v = check_covariance(v0, "v0")
+    m, rows = len(v), (1 + count) * len(v)
+    start = np.eye(rows)
+    start[:m, :m] = v
+    run = integrate_sde(
+        with_tangents(layer, count), start, horizon=horizon, step=step, samples=samples, seed=seed,
+        times=[horizon], device=options.device, dtype=options.dtype, chunk=options.chunk,
+        memory=options.memory, progress=options.progress,
+    )  # fmt: skip
+    parts = run["V"].values[-1].reshape(samples, 1 + count, m, 1 + count, m)
+    products = np.einsum("skala->skl", parts[:, 1:, :, 1:])
+    try:
+        lower = np.linalg.cholesky(products)
+    except np.linalg.LinAlgError:
+        lower = np.full_like(products, np.nan)
+    logs: Array = np.log(np.diagonal(lower, axis1=1, axis2=2)) - 0.5 * np.log(m)
+    return logs, np.minimum(run["stopping_time"].values, horizon)
 
 
 def _growth(network: Network, count: int) -> Array:

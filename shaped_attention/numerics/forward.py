@@ -42,15 +42,22 @@ def pushed(function: Callable[[Any], Any], x: Any, tangent: Any) -> tuple[Any, A
 
 def _by_torch(function: Callable[[Tensor], Tensor], x: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
     """Do the same by autograd: torch's own forward mode has one level for all threads."""
+    nested = torch.is_grad_enabled() and x.requires_grad  # a derivative of this one is taken
     with torch.enable_grad():
-        start = x.detach().requires_grad_()
+        start = x.view_as(x) if nested else x.detach().requires_grad_()
         value = function(start)
         if not value.requires_grad:
             return value, torch.zeros_like(value)
         above = torch.zeros_like(value, requires_grad=True)
-        (pulled,) = torch.autograd.grad(value, start, above, create_graph=True)
-        (moved,) = torch.autograd.grad(pulled, above, d)
-    return value.detach(), moved
+        (pulled,) = torch.autograd.grad(
+            value, start, above, create_graph=True, allow_unused=True, materialize_grads=True
+        )
+        if not pulled.requires_grad:
+            return value, torch.zeros_like(value)
+        (moved,) = torch.autograd.grad(
+            pulled, above, d, create_graph=nested, allow_unused=True, materialize_grads=True
+        )
+    return (value, moved) if nested else (value.detach(), moved)
 
 
 def _through(node: Node, tangents: dict[Node, Matrix]) -> Matrix | None:

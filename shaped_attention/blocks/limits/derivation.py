@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from shaped_attention.blocks.limits.copies import CopiedRows, project_copies
 from shaped_attention.blocks.limits.covariations import covariation
 from shaped_attention.blocks.limits.jets import Jet
 from shaped_attention.blocks.limits.noise import Noise, Term, gathered, gaussians, sampled
@@ -45,6 +46,8 @@ _FIRST_ORDER = "a layer changes V by order 1, not 1/n"
 class Derivation:
     """Drift, noise and growth as functions of a factor F (tokens, columns), or of V = F F^T.
 
+    With `copies` the tokens are those of several networks with the same weights.
+
     Attributes
     ----------
     drift, growth
@@ -62,7 +65,7 @@ class Derivation:
 
     def __init__(
         self, block: Any, tokens: int, columns: int, *, of_v: bool = False, exact: bool = False,
-        decay: Any = None,
+        decay: Any = None, copies: int = 1,
     ) -> None:  # fmt: skip
         self.algebra = a = Algebra()
         shadow = np.random.default_rng(12345).normal(size=(tokens, columns)) / columns**0.5 + 0.3
@@ -74,8 +77,12 @@ class Derivation:
             a.result("matmul", (F, a.transposed(F)), whole)
         self.layer = Layer(a, tokens, columns)
         self.parameters = known = TestedParameters(block, exact)
-        start = self.layer.of_tokens(Jet(a, F.shape, F))
-        branch: Any = block.branch(known, start, self.layer.project)
+        start: Any = self.layer.of_tokens(Jet(a, F.shape, F))
+        if copies == 1:
+            branch: Any = block.branch(known, start, self.layer.project)
+        else:
+            branch = block.branch(known, CopiedRows(start, copies), project_copies(self.layer))
+            branch = branch.stacked
         branch = branch.rows() if hasattr(branch, "rows") else branch
         if not isinstance(branch, Rows):
             raise LimitError("the branch must return rows, as many as there are tokens")

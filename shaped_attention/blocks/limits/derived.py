@@ -26,8 +26,8 @@ class DerivedLimit(Limit):
     The derivations for different numbers of tokens and columns are kept.
     """
 
-    def __init__(self, block: Any) -> None:
-        self.block = block
+    def __init__(self, block: Any, copies: int = 1) -> None:
+        self.block, self.copies = block, copies
         self._found: dict[tuple[int, int, bool], Derivation] = {}
         self._decay: Any = None
         self._superlinear: dict[tuple[int, int], bool] = {}
@@ -41,7 +41,7 @@ class DerivedLimit(Limit):
         """
         sizes = tokens, columns, of_v
         if sizes not in self._found:
-            call = {"of_v": of_v, "decay": self._decay}
+            call = {"of_v": of_v, "decay": self._decay, "copies": self.copies}
             try:
                 found = Derivation(self.block, tokens, columns, **call)
             except LimitError:
@@ -72,7 +72,7 @@ class DerivedLimit(Limit):
 
     def check(self, tokens: int) -> None:
         """Raise ValueError if there is no limit for this number of tokens."""
-        self.block.check(tokens, None)
+        self.block.check(tokens // self.copies, None)
         try:
             self.derivation(tokens, tokens)
         except LimitError as error:
@@ -104,6 +104,11 @@ class DerivedLimit(Limit):
     def growth(self, p: Parameters, v: M) -> M | None:
         """Return the part of the drift that raises the rank of V."""
         growth: M | None = self._at("growth", p, None, v)
+        return growth
+
+    def growth_of_factor(self, p: Parameters, factor: M) -> M | None:
+        """Return the growth at V = F F^T, which may be singular."""
+        growth: M | None = self._at("growth", p, factor)
         return growth
 
     def decay(self, p: Parameters) -> Any:
@@ -154,11 +159,11 @@ class DerivedLimit(Limit):
         return rates
 
 
-def limit_from_branch(block: Any) -> Limit | str:
+def limit_from_branch(block: Any, copies: int = 1) -> DerivedLimit | str:
     """Return the limit of a block, or the reason why there is none."""
-    limit = DerivedLimit(block)
+    limit = DerivedLimit(block, copies)
     try:
-        limit.derivation(2, 2)
+        limit.derivation(2 * copies, 2 * copies)
     except LimitError as error:
         return str(error)
     except ValueError:

@@ -310,8 +310,7 @@ class Rows(Extended):
     __radd__ = __add__
 
     def __rmatmul__(self, matrix: Any) -> Rows:
-        if self.shift is not None:
-            raise LimitError(_SHIFTED)
+        self.check_plain()
         a = Jet.of(self.layer.algebra, matrix)
         return self.like([(s, a @ c) for s, c in self.parts], a.shape[0])
 
