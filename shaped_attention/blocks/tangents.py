@@ -55,7 +55,7 @@ class TangentLimit(Limit):
 
     def _moved(self, function: Any, factor: M) -> M | None:
         """Return a function of the factor of the values, and its derivatives along the tangents."""
-        rows = split(factor, 1 + self.count)
+        rows: list[M] = split(factor, 1 + self.count)
         value = function(rows[0])
         if value is None:
             return None
