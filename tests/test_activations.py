@@ -332,11 +332,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(options: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"activation": "gelu"}, "its activation has no scale, so that a layer changes V by order"),
-        (
-            {"hidden": 8},
-            "hidden units does not grow with the width; with hidden_ratio instead of hid",
-        ),
+        ({"activation": "gelu"}, "hidden units are nonlinear at infinite width: a layer changes V"),
+        ({"hidden": 8}, "over a fixed number of columns are random of order one"),
     ],
 )
 def test_what_has_no_limit_says_why(options: dict[str, Any], reason: str) -> None:

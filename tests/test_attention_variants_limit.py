@@ -226,20 +226,12 @@ def test_normalised_scores_do_not_explode():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"heads": 2, "position_bias": [BIAS, 2.0 * BIAS]}, "heads with different position biases"),
-        ({"rope": 10.0}, r"depend on the size d of a head, .* \(rope=10\.0\), unless head_size"),
-        (
-            {"qk_norm": True, "qk_norm_eps": 0.1, "key_size": 16},
-            r"with qk_norm_eps=0\.1 .* keys whose size grows with the width, not for 16",
-        ),
-        (
-            {"qk_norm": True, "key_size": 2},
-            "none is derived for QK-norm over 2 columns",
-        ),
-        ({"rope": sa.Rope(angles=[3.0], attention_factor=2.0)}, "rotations with a factor or for"),
-        ({"softcap": 2.0, "scaled_temperature": False}, r"order 1 \(scaled_temperature=False\)"),
-        ({"identity": False}, r"order 1, not 1/n \(identity=False\)"),
-        ({"centring": False}, r"order 1, not 1/n \(centring=False\)"),
+        ({"rope": 10.0}, "depend on the size d of a head"),
+        ({"qk_norm": True, "qk_norm_eps": 0.1, "key_size": 16}, "a fixed number of columns"),
+        ({"qk_norm": True, "key_size": 2}, "a norm over 2 columns has a rule from 4 columns on"),
+        ({"softcap": 2.0, "scaled_temperature": False}, "scores of order one are random in every"),
+        ({"identity": False}, "a layer changes V by order 1, not 1/n"),
+        ({"centring": False}, "a layer changes V by order 1, not 1/n"),
     ],
 )
 def test_what_has_no_limit_is_refused(options, message):

@@ -418,6 +418,13 @@ def scores_against_layers(block: Any, wrong: Any, samples: int) -> tuple[Any, An
     return scores[0], scores[1]
 
 
+BIAS = 0.7 * np.random.default_rng(8).normal(size=(3, 3))
+TWO_BIASES = sa.ShapedAttention(
+    0.7, 0.4, heads=2, position_bias=[BIAS, -2.0 * BIAS], output_projection=True
+)
+STRETCHED = sa.ShapedAttention(
+    0.7, 0.8, key_size=4, rope=sa.Rope(angles=[0.7, 0.2], attention_factor=1.3)
+)
 NEW = {
     "sigmoid": (Sigmoid(0.7, 0.3), {"tau0": 0.315}),
     "differential": (Differential(0.7, 0.4), {"mu": 0.5}),
@@ -431,6 +438,8 @@ NEW = {
     "shared keys": (new.SharedKeys(0.7, 0.4), {"tau0": 0.42}),
     "twice": (new.Twice(0.7, 0.4), {"tau0": 0.42}),
     "nested": (new.Nested(0.7, 0.4), {"tau0": 0.42}),
+    "biases of heads": (TWO_BIASES, {"tau0": 0.42}),
+    "rope with a factor": (STRETCHED, {"tau0": 0.84}),
     "even": (new.Even(0.7), {"a": 1.575}),
     "odd": (new.Odd(0.7), {"a": 1.575}),
 }
@@ -445,7 +454,7 @@ def compare_with_layers(name: str, samples: int, least: float) -> None:
     assert max(wrong) > least, wrong
 
 
-@pytest.mark.parametrize("name", ["shared keys", "twice", "odd"])
+@pytest.mark.parametrize("name", ["shared keys", "biases of heads", "odd"])
 def test_new_blocks_against_one_layer(name):
     """40,000 samples at widths 64 and 128; a parameter off by 5 % (a sign) is 4.5 errors off."""
     compare_with_layers(name, 40_000, 4.5)

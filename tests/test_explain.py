@@ -61,7 +61,7 @@ def test_each_face_of_a_complete_layer():
 @pytest.mark.parametrize(
     ("layer", "face", "words"),
     [
-        (sa.ShapedAttention(0.5, centring=False), "limit", "(centring=False)"),
+        (sa.ShapedAttention(0.5, centring=False), "limit", "by order 1, not 1/n"),
         (sa.ShapedMLP(0.5, skip=1.0), "limit", "its skip weight is not sqrt(1 - gamma^2)"),
         (sa.Normalised(sa.ShapedAttention(0.5, heads=256), norm="layer"), "chain", "LayerNorm"),
         (sa.ShapedAttention(0.5, heads=3), "chain", "must be a multiple of heads=3; got 256"),

@@ -185,7 +185,7 @@ def test_the_limit_of_parallel_branches():
     linear = sa.diffusion(FLAT, np.eye(1))[0, 0] / 2
     assert linear == pytest.approx(rate, rel=1e-12)
     run = {"horizon": 0.5, "step": 0.05, "samples": 80}
-    with pytest.warns(UserWarning, match="1 of 80 paths reached the radius with a fixed step"):
+    with pytest.warns(UserWarning, match="paths reached the radius with a fixed step"):
         slow, loop = (
             sa.integrate_sde(PARALLEL, V0, **run, method=method)
             for method in ("direct", "torchsde")
@@ -236,15 +236,13 @@ class PairsOnly(sa.Limit):
             raise ValueError(f"v0 must have 2 tokens; it has {tokens}")
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_a_limit_may_refuse_a_number_of_tokens(inside):
+def test_a_limit_may_refuse_a_number_of_tokens():
     class Pairs(sa.ShapedMLP):
         limit = PairsOnly()
 
-    layer = sa.Parallel(Pairs(0.5), sa.ShapedMLP(0.5)) if inside else Pairs(0.5)
     for call in (sde, lambda block: sa.drift(block, V0), lambda block: sa.diffusion(block, V0)):
         with pytest.raises(ValueError, match=r"^v0 must have 2 tokens; it has 3$"):
-            call(layer)
+            call(Pairs(0.5))
 
 
 @SAMPLERS

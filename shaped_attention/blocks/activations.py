@@ -93,17 +93,24 @@ def _imported(name: str) -> Activation:
     return function
 
 
+def of_entries(function: Activation, x: M) -> M:
+    """Return a function of the entries; rows of which none is drawn are told that it is one."""
+    known = getattr(x, "of_entries", None)
+    found: M = function(x) if known is None else known(function)
+    return found
+
+
 def shaped(function: Activation, x: M, s: Any) -> M:
     """Return s (phi(x / s) - phi(0)), entry by entry."""
     at_zero = derivatives(function, 0.0)[0]
-    inner = function(x / s)
+    inner = of_entries(function, x / s)
     return s * (inner if at_zero == 0.0 else inner - at_zero)
 
 
 def shaped_gate(function: Activation, z: M, s: Any, bias: float) -> M:
     """Return phi(bias + z / s) / phi(bias), entry by entry."""
     inner = z / s
-    moved = function(inner if bias == 0.0 else inner + bias)
+    moved = of_entries(function, inner if bias == 0.0 else inner + bias)
     return moved / derivatives(function, bias)[0]
 
 

@@ -25,6 +25,7 @@ from shaped_attention.blocks.activations import (
     activation_named,
     check_shape,
     mean_square,
+    of_entries,
     shaped,
     shaped_gate,
 )
@@ -195,7 +196,7 @@ class ShapedMLP(Block):
 
     def _smooth(self, x: M, radius: Any) -> M:
         if radius is None:
-            return self.phi(x if self.input_scale == 1.0 else self.input_scale * x)
+            return of_entries(self.phi, x if self.input_scale == 1.0 else self.input_scale * x)
         if self.gated:
             return shaped_gate(self.phi, x, radius, self.gate_bias)
         return shaped(self.phi, x, radius)

@@ -148,6 +148,10 @@ class CopiedRows(Extended):
         """Return a small matrix of equal entries, the same for all copies."""
         return self.stacked.new_full(size, value)
 
+    def of_entries(self, function: Callable[[Any], Any]) -> CopiedRows:
+        """Return a function of the entries."""
+        return self._with(self.stacked.of_entries(function))
+
     def mean(self, *args: Any, **named: Any) -> Any:
         """Raise LimitError, as rows do."""
         return self.stacked.mean(*args, **named)

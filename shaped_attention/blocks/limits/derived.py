@@ -144,8 +144,13 @@ class DerivedLimit(Limit):
         return result
 
     def noise_drift(self, p: Parameters, factor: M) -> M | None:
-        """Return sum_i DG[G_i]; None if the noise is a function of F that has no rule."""
-        drift: M | None = self._at("noise_drift", p, factor)
+        """Return sum_i DG[G_i], by increments if the noise has no rule; None without noise."""
+        try:
+            drift: M | None = self._at("noise_drift", p, factor)
+        except LimitError:
+            return super().noise_drift(p, factor)
+        if drift is None and self.derivation(factor.shape[-2], factor.shape[-1]).noise:
+            return 0.0 * factor
         return drift
 
     def noise_along(self, p: Parameters, factor: M, direction: M) -> M | None:

@@ -68,6 +68,10 @@ class Activated(Extended):
             return _expanded(self.base, self._function, small.M)
         return _general(self.base, self._function, known_gram(self.base))
 
+    def of_entries(self, function: Callable[[Any], Any]) -> Activated:
+        """Return a function of the values."""
+        return self._then(function)
+
     def times_rows(self, u: Rows) -> Any:
         """Return the product with rows: those of which this is a function, or others."""
         if u.without_shift() is self.base:
@@ -129,14 +133,19 @@ def primitive_of_rows(x: Rows, function: Callable[..., Any], args: Any, named: A
         _check_projected(x)
         return _leaky(x, args[1], args[2])
     if name in SMOOTH:
-        _check_projected(x)
-        if x.shift is None:
-            return Activated(x, function)
-        b = x.shift
-        if b.power or not all(isinstance(c, float | int) for c in b.c) or b.c[1] or b.c[2]:
-            raise LimitError("a bias inside a function must be a number at every width")
-        return Activated(x.without_shift(), lambda y: function(y + b.c[0]))
+        return function_of(x, function)
     raise LimitError(f"{name} of rows has no rule")
+
+
+def function_of(x: Rows, function: Callable[[Any], Any]) -> Activated:
+    """Return a function of the entries of rows."""
+    _check_projected(x)
+    if x.shift is None:
+        return Activated(x, function)
+    b = x.shift
+    if b.power or not all(isinstance(c, float | int) for c in b.c) or b.c[1] or b.c[2]:
+        raise LimitError("a bias inside a function must be a number at every width")
+    return Activated(x.without_shift(), lambda y: function(y + b.c[0]))
 
 
 def _check_projected(x: Rows) -> None:

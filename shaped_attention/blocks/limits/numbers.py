@@ -29,6 +29,9 @@ _DEPTH = 0.37
 _NEARBY = 0.07
 """Relative distance of the test value of a parameter from the parameter."""
 
+_SMALLEST, _LARGEST = 0.2, 5.0
+"""Test values of parameters other than 0: at extreme ones, terms would look like rounding."""
+
 _ROUNDING = 4e-15
 """Relative size of a sum of numbers that is 0."""
 
@@ -276,6 +279,8 @@ class TestedParameters(Parameters):
             number = number / (1.0 + number**2) ** 0.5  # a norm sees to it
         if self._exact:
             return number
+        if number != 0.0:
+            number = math.copysign(min(max(abs(number), _SMALLEST), _LARGEST), number)
         place = zlib.crc32(f"{type(self._block).__name__}.{name}".encode()) / 2**32
         away = _NEARBY * (0.5 + place)
         low, high = ranges_of(self._block).get(name, (-math.inf, math.inf))

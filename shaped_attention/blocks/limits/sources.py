@@ -107,6 +107,7 @@ class Layer:
         self._products: dict[Any, Jet] = {}
         self._turns: dict[Any, Any] = {}
         self._unit: dict[Source, Rows] = {}
+        self.left: dict[Source, str] = {}
         self._batches = count()
 
     def of_tokens(self, coefficient: Jet) -> Rows:
@@ -157,9 +158,10 @@ class Layer:
         sources = [s for s, _ in x.parts]
         if all(self._unit.get(s) is x for s in sources) and x.unit is not None:
             return x.unit
-        if any(s in self._unit or any(s in key for key in self._products) for s in sources):
+        if any(s in self.left or any(s in key for key in self._products) for s in sources):
             raise LimitError(_WITH_AND_WITHOUT_NORM)
         self._unit.update(dict.fromkeys(sources, x))
+        self.left.update(dict.fromkeys(sources, _WITH_AND_WITHOUT_NORM))
         x.unit = unit
         return unit
 
@@ -174,8 +176,8 @@ class Layer:
             return self.product(s.copied, t.copied, mode)
         if s is not t and s.entries & t.entries:
             raise LimitError(_TWO_FUNCTIONS)
-        if s in self._unit or t in self._unit:
-            raise LimitError(_WITH_AND_WITHOUT_NORM)
+        if s in self.left or t in self.left:
+            raise LimitError(self.left.get(s) or self.left[t])
         if s is t and self.is_of_tokens(s):
             return Jet(a, size, a.identity(s.rows))
         if s is t and not grows:
@@ -295,6 +297,10 @@ class Rows(Extended):
             raise LimitError("only rows or numbers are added to rows")
         if self.turns is not None or other.turns is not None:
             raise LimitError("rotated rows have no sums")
+        if len(self.spaces) == 1 < len(other.spaces):
+            return self.split(other.spaces) + other
+        if len(other.spaces) == 1 < len(self.spaces):
+            other = other.split(self.spaces)
         aligned(self, other)
         count, total = max(self.count, other.count), dict[Source, Jet]()
         for s, c in (*self.parts, *other.parts):
@@ -332,6 +338,18 @@ class Rows(Extended):
             a, (self.count, 1), d(gram.M), d(gram.D), gram.G.diagonal(), d(gram.E), gram.power
         )
 
+    def split(self, spaces: Sequence[Space]) -> Rows:
+        """Return the same rows as a direct sum: new weights have independent groups of columns."""
+        layer, parts = self.layer, []
+        for s, c in self.parts:
+            if s.parent is None or any(s in key for key in layer._products):
+                raise LimitError("rows of different direct sums meet")
+            layer.left[s] = "rows are used as a whole and as a direct sum"
+            for k, space in enumerate(spaces):
+                group = Source(space, s.rows, s.parent, (*s.batch, k), s.gram, entries=s.entries)
+                parts.append((group, c))
+        return Rows(layer, parts, self.count, spaces)
+
     def without_shift(self) -> Rows:
         """Return the same rows without the constant part, one object for all calls."""
         if self.shift is None:
@@ -339,6 +357,12 @@ class Rows(Extended):
         if self._plain is None:
             self._plain = self.like(self.parts)
         return self._plain
+
+    def of_entries(self, function: Callable[[Any], Any]) -> Any:
+        """Return a function of the entries."""
+        from shaped_attention.blocks.limits.hidden import function_of
+
+        return function_of(self, function)
 
     def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
         """Return a primitive of rows."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     """Type of the argument and value of a function of single entries, or of numbers."""
 else:
     M = TypeVar("M", Tensor, Matrix, RunsPrimitives)
-    E = TypeVar("E", Tensor, Matrix, float, Scalar, RunsPrimitives)
+    E = TypeVar("E", Tensor, Matrix, float, Scalar, RunsPrimitives, np.ndarray)
 
 Orders: TypeAlias = list[float]
 

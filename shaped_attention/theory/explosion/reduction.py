@@ -58,8 +58,10 @@ class Reduction:
         return max(float(self.direction @ v0 @ self.direction), 0.0)
 
 
-def _coefficients(layer: Layer, reduction: Reduction) -> tuple[float, float, float, float]:
-    """Return alpha, mu, k and delta.
+def _coefficients(
+    layer: Layer, reduction: Reduction, rounding: float
+) -> tuple[float, float, float, float]:
+    """Return alpha, mu, k and delta; drifts of the size `rounding` may be 0.
 
     Raise ValueError if u is not autonomous, or does not follow the scalar law.
     """
@@ -73,7 +75,7 @@ def _coefficients(layer: Layer, reduction: Reduction) -> tuple[float, float, flo
     alpha, mu = _odd(drift[:, 0])
     delta, more = _even(free[:, 0])
     k = k + torch.where(more.abs() > _ROUNDING * delta.abs(), more, 0.0)
-    size = alpha.abs() * u**3 + mu.abs() * u + k * u
+    size = alpha.abs() * u**3 + mu.abs() * u + k * u + (rounding / TOLERANCE) * (u + u**3)
     fits = (drift[:, 0] - alpha * u**3 + mu * u).abs() <= TOLERANCE * size
     variance = delta * u**4 + 2.0 * k * u**2
     fits &= (linear[:, 0] + free[:, 0] - variance).abs() <= TOLERANCE * variance
@@ -91,15 +93,15 @@ def scalar_law(layer: Layer, reduction: Reduction, v0: Matrix) -> ScalarLaw:
 
     Coefficients at the level of rounding, compared with a state without structure, are 0.
     """
-    alpha, mu, k, delta = _coefficients(layer, reduction)
     rng = np.random.default_rng(1)
     factor = torch.tensor(rng.normal(size=(len(v0), 2)) / math.sqrt(2.0 * len(v0)))
-    unit = torch.tensor(reduction.direction[None])
-    generic = moments_along(limits_at(layer, 0.0), factor, unit, reduction.growth)
-    drift, _, free = (float(x) for x in generic)
-    alpha = alpha if abs(alpha) > _ROUNDING * abs(drift) else 0.0
-    delta = delta if abs(delta) > _ROUNDING * abs(free) and alpha != 0.0 else 0.0
-    mu = mu if abs(mu) > _ROUNDING * (abs(alpha) + k) else 0.0
+    every = torch.eye(len(v0), dtype=torch.float64)
+    generic = moments_along(limits_at(layer, 0.0), factor, every, reduction.growth)
+    drift, _, free = (_ROUNDING * float(x.abs().max()) for x in generic)
+    alpha, mu, k, delta = _coefficients(layer, reduction, drift)
+    alpha = alpha if abs(alpha) > drift else 0.0
+    delta = delta if abs(delta) > free and alpha != 0.0 else 0.0
+    mu = mu if abs(mu) > drift + _ROUNDING * (abs(alpha) + k) else 0.0
     return ScalarLaw(alpha, mu, k, delta, reduction.start(v0))
 
 
