@@ -25,7 +25,8 @@ def attentions() -> str:
     text = "\n".join(
         f"## {name[0].upper()}{name[1:]}\n\n{inspect.getdoc(kind)}\n\n"
         f"```{{literalinclude}} ../figures/blocks/attentions.py\n"
-        f":pyobject: {kind.__name__}.branch\n:dedent:\n```\n\n{sa.limit_formulas(kind(GAMMA, TAU0)).latex}\n"
+        f":pyobject: {kind.__name__}.branch\n:dedent:\n```\n\n"
+        f"{sa.limit_formulas(kind(GAMMA, TAU0)).latex}\n"
         for name, kind in EIGHT.items()
     )
     return re.sub(r"arXiv ([\d.]+)", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
