@@ -1,7 +1,7 @@
 """Eight attentions whose SDE is derived from their branch: closed forms, explosions.
 
-With scores S, E[S_ab S_cd] = Q_ac K_bd / tau0^2, a branch (I + A) X W_V / sqrt n has A = A_1 + A_2 of
-degrees 1 and 2 in S, and V the drift gamma^2 (E[A_1 V A_1^T] + E A_2 V + V E A_2^T).
+With scores S, E[S_ab S_cd] = Q_ac K_bd / tau0^2, a branch (I + A) X W_V / sqrt n has A = A_1 + A_2
+of degrees 1 and 2 in S, and V the drift gamma^2 (E[A_1 V A_1^T] + E A_2 V + V E A_2^T).
 """
 
 from __future__ import annotations
