@@ -84,7 +84,7 @@ outputs:
 
 # What pages of the documentation need and git does not hold.
 pages: .venv/installed
-	$(BIN)/python docs/_pages.py
+	PYTHONPATH=. $(BIN)/python docs/_pages.py
 
 # With the notebooks of the last run, if there was one.
 docs: .venv/installed

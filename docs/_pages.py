@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from _attentions import attentions, explosions
 from _families import supported_models
 
 from shaped_attention.commands.main import main as package_command
@@ -33,6 +34,8 @@ def write_all(folder: Path) -> None:
             for program, command in PROGRAMS.items()
             for name, text in help_texts(program, command)
         ),
+        "attentions.md": attentions,
+        "explosions.md": explosions,
         "gallery.md": gallery,
         "supported-models.md": supported_models,
     }

@@ -33,11 +33,11 @@ def solution(block, seed):
 
 
 V0 = sa.equicorrelated(2, -0.3)
-without, _ = correlation(solution(sa.ShapedAttention(GAMMA, tau0=1e12), 0))
+NO_SCORES = 1e4  # a temperature at which scores have no effect
 fig, axes = plt.subplots(2, 4, figsize=(11.5, 5.2), layout="constrained", sharex=True, sharey=True)
 for seed, (ax, (name, kind)) in enumerate(zip(axes.flat, EIGHT.items(), strict=True), start=1):
     block = kind(GAMMA, TAU0)
-    limit = solution(block, seed)
+    limit, without = solution(block, seed), solution(kind(GAMMA, NO_SCORES), seed)
     color = sa.plots.COLORS[0 if "steps_taken" in limit else 3]  # steps of the clock
     fewer = 4 if name == "gated" else 1  # the entries of its rows are drawn, which takes long
     width = WIDTH // fewer
@@ -46,7 +46,7 @@ for seed, (ax, (name, kind)) in enumerate(zip(axes.flat, EIGHT.items(), strict=T
         seed=100 + seed,
     )  # fmt: skip
     points, error = correlation(chain)
-    ax.plot(TIMES, without, "--", color="0.6")
+    ax.plot(TIMES, correlation(without)[0], "--", color="0.6")
     ax.plot(TIMES, correlation(limit)[0], color=color)
     ax.errorbar(
         TIMES[1:], points[1:], 2.0 * error[1:], fmt="o", color="black", markersize=3, capsize=2

@@ -13,7 +13,6 @@ class GeluMLP(Block):
     """X' = lambda X + gamma s(X W_pre / sqrt n) W_post / sqrt n, s(x) = x Phi(x)."""
 
     gamma: float = bounded(0.0, 1.0)
-    limit = "its activation is not shaped, so that a layer changes V by order 1, not 1/n"
 
     def activation(self, x):
         """Return GELU(x), entry by entry; Phi is the normal distribution function."""

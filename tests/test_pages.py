@@ -37,6 +37,7 @@ PAGES = [
     "randomness",
     "troubleshooting",
     "supported-models",
+    "attentions",
     "faq",
     "install",
 ]

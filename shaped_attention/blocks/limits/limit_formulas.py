@@ -179,7 +179,7 @@ class LimitFormulas:
     lines: tuple[tuple[Symbol, Sum | Array], ...]
     remarks: tuple[str, ...]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         rows = (f"{x.written(False)} = {_entries(y, False)}" for x, y in self.lines)
         return "\n".join([*rows, *self.remarks])
 
