@@ -172,9 +172,9 @@ def limit(layer, v0):
 def test_singular_starts(name, start, sampler, without_kernels):
     """A row without a direction of its own has a zero column in both executors.
 
-    Terms of order V^2 cancel in the drift of a token that sees itself only: V is at most 10^4.
+    At V = 10^4 paths of the limit explode within a step, which makes more of rounding.
     """
-    v0 = np.minimum((SINGULAR | ONE_TOKEN)[start], 1e4 if sampler is limit else np.inf)
+    v0 = np.minimum((SINGULAR | ONE_TOKEN)[start], 1e2 if sampler is limit else np.inf)
     if name == "mask" and len(v0) == 1:
         return
     assert_same_paths(*without_kernels(lambda: sampler(LAYERS[name], v0)))

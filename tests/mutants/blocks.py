@@ -152,8 +152,8 @@ BLOCKS = [
     Mutant(
         "mlp-gate-without-bias",
         "shaped_attention/blocks/activations.py",
-        "moved = function(inner if bias == 0.0 else inner + bias)",
-        "moved = function(inner)",
+        "of_entries(function, inner if bias == 0.0 else inner + bias)",
+        "of_entries(function, inner)",
         ("test_gates.py::test_gated_networks_can_be_trained",),
     ),
     Mutant(

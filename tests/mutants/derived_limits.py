@@ -7,7 +7,11 @@ from tests.mutants.mutant import Mutant
 _FOLDER = "shaped_attention/blocks/limits/"
 _TEST = "test_derived_limits.py::test_drift_and_diffusion_are_the_closed_forms"
 _LAYERS = "test_derived_limits.py::test_new_blocks_against_one_layer"
-_CLOCK = "test_derived_limits.py::test_what_the_clock_and_norms_need_is_the_closed_form"
+_CLOCK = "test_derived_limits.py::test_what_the_clock_and_norms_need_is_the_sum_over_increments"
+_RATE = "test_derived_limits.py::test_the_rate_of_weights"
+_RANDOM = "test_random_limits.py::test_limits_of_random_branches"
+_TEXT = "test_limit_formulas.py::test_the_text_gives_drift_and_diffusion"
+_TANGENTS = "test_tangent_oracles.py::test_the_limit_of_values_and_tangents_is_the_closed_form"
 
 
 def _mutant(name: str, file: str, text: str, replacement: str, test: str) -> Mutant:
@@ -67,6 +71,28 @@ DERIVED_LIMITS = [
     ),
     _mutant(
         "depth-of-tokens-counts", "sources", "return 0 if self.parent is None else",
-        "return 1 if self.parent is None else", f"{_CLOCK}[plain]",
+        "return 1 if self.parent is None else", f"{_RATE}[plain]",
+    ),
+    _mutant(
+        "functions-of-the-same-entries-meet", "sources", "if len(set(entries)) < len(entries):",
+        "if False:", _RANDOM,
+    ),
+    _mutant(
+        "with-and-without-a-norm", "sources",
+        "        self.left.update(dict.fromkeys(sources, _WITH_AND_WITHOUT_NORM))\n", "", _RANDOM,
+    ),
+    _mutant(
+        "formula-of-a-transpose", "formulas", "mT for x in reversed(self.items)",
+        "mT for x in self.items", f"{_TEXT}[causal]",
+    ),
+    _mutant(
+        "formula-without-common-factor", "polynomials", "return times(common, whole),",
+        "return common,", f"{_TEXT}[causal]",
+    ),
+    Mutant(
+        "tangents-without-values-moved", "shaped_attention/blocks/tangents.py",
+        "return pushed(function, start, stacked([rows[k], zero]))[1]",
+        "return 0.5 * pushed(function, start, stacked([rows[k], zero]))[1]",
+        (f"{_TANGENTS}[causal]",),
     ),
 ]  # fmt: skip

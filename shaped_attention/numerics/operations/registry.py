@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     E = TypeVar("E", Tensor, Matrix, float, Scalar)
     """Type of the argument and value of a function of single entries, or of numbers."""
 else:
-    M = TypeVar("M", Tensor, Matrix, RunsPrimitives)
+    M = TypeVar("M", Tensor, Matrix, RunsPrimitives, np.ndarray)
     E = TypeVar("E", Tensor, Matrix, float, Scalar, RunsPrimitives, np.ndarray)
 
 Orders: TypeAlias = list[float]
