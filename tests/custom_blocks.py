@@ -86,7 +86,7 @@ class SigmoidAttention(Block):
 
 @dataclass(frozen=True)
 class Hotter(ShapedAttention):
-    """Twice the temperature, and the limit of its parent by inheritance."""
+    """Twice the temperature."""
 
     def temperature(self, p, width):
         return 2.0 * super().temperature(p, width)

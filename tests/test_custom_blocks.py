@@ -107,42 +107,8 @@ def test_the_noise_of_twice_the_softmax_is_four_times_that_of_one():
 
 @pytest.mark.parametrize("kind", [Hotter, Doubled])
 def test_a_class_that_overrides_cannot_be_trained_as_its_parent(kind):
-    with pytest.raises(ValueError, match="and cannot be trained: the module computes what"):
+    with pytest.raises(ValueError, match="a subclass, which cannot be trained"):
         sa.ShapedTransformer(kind(0.35), width=8, depth=1)
-
-
-def test_a_class_may_declare_that_it_has_no_limit():
-    @dataclass(frozen=True)
-    class Bare(sa.ShapedAttention):
-        limit = None
-
-    with pytest.raises(ValueError, match="which has no limit: Bare declares that there is none"):
-        sa.drift(Bare(0.5), V0)
-    assert "limit    none: Bare declares" in str(sa.explain(Bare(0.5)))
-
-
-def test_a_class_keeps_what_it_declares():
-    """A limit kept on purpose, and what does not touch the mathematics."""
-
-    @dataclass(frozen=True)
-    class Kept(Hotter):
-        limit = sa.ShapedAttention.limit
-
-        def temperature(self, p, width):
-            return sa.ShapedAttention.temperature(self, p, width)
-
-    @dataclass(frozen=True)
-    class Labelled(sa.ShapedAttention):
-        label: str = "a"
-
-        def check(self, tokens, width):
-            super().check(tokens, width)
-
-    expected = sa.drift(sa.ShapedAttention(0.5), V0)
-    for kind in (Kept, Labelled):
-        np.testing.assert_array_equal(sa.drift(kind(0.5), V0), expected)
-    assert Labelled.overridden == ()
-    assert Kept.overridden == ("temperature",)
 
 
 def test_the_chain_of_another_branch_is_derived():

@@ -37,7 +37,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from shaped_attention.blocks.inheritance import withdraw_inherited
 from shaped_attention.blocks.parameters import (
     Parameter,
     Parameters,
@@ -103,14 +102,6 @@ class Block(ABC):
             """Fields that neither change with depth nor have derivatives."""
     else:
         fixed = ()
-    overridden: ClassVar[tuple[str, ...]] = ()
-    """Parts of the mathematics that a class changes in one that it derives from."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Withdraw from a class what need not be true of it (`inheritance`)."""
-        super().__init_subclass__(**options)
-        withdraw_inherited(cls, Block)
-
     def __post_init__(self) -> None:
         """Check the fields that `parameters.bounded` declares.
 

@@ -187,12 +187,16 @@ def _module(
     raise ValueError(f"layer contains {block!r}; only ShapedAttention and ShapedMLP can be trained")
 
 
+def _is_own(block: Block) -> bool:
+    return type(block) in (ShapedAttention, ShapedMLP)
+
+
 def _check_trainable(block: Block) -> None:
     """Raise ValueError if a block has an option or a method that the module does not have."""
-    if isinstance(block, ShapedAttention | ShapedMLP) and block.overridden:
+    if isinstance(block, ShapedAttention | ShapedMLP) and not _is_own(block):
         raise ValueError(
-            f"layer contains {block!r}, which overrides {', '.join(block.overridden)} and cannot "
-            "be trained: the module computes what the package's own blocks do"
+            f"layer contains {block!r}, a subclass, which cannot be trained: the module computes "
+            "what the package's own blocks do"
         )
     if not isinstance(block, ShapedAttention):
         return
