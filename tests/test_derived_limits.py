@@ -30,7 +30,14 @@ from figures.blocks.attentions import (
 )
 from shaped_attention.blocks.limit import unit_increments
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.numerics.primitives import constant, leaky, row_squares, sqrt, tanh
+from shaped_attention.numerics.primitives import (
+    by_mean_square,
+    constant,
+    leaky,
+    row_squares,
+    sqrt,
+    tanh,
+)
 from shaped_attention.theory.moments import moments
 from tests import closed_forms
 from tests import new_attentions as new
@@ -226,14 +233,48 @@ def attend(p, t, project, *, identity=True, centre=True, power=1.0):
     return values + mixed if identity else mixed
 
 
-def with_unit_keys(p, t, project):
-    """Return attention with queries and keys of unit length over two columns."""
+def with_unit_keys(p, t, project, size=2, again=False):
+    """Return attention with queries and keys of unit length, or in addition without a norm."""
     n = t.shape[-1]
-    queries, keys = project(t, 2), project(t, 2)
-    queries, keys = (x / sqrt(row_squares(x) / 2) for x in (queries, keys))
+    queries, keys = project(t, size) / n**0.5, project(t, size) / n**0.5
+    long = queries @ keys.mT if again else 0.0
+    if size == 2:
+        queries, keys = (x / sqrt(row_squares(x) / size) for x in (queries, keys))
+    else:
+        queries, keys = by_mean_square(queries, 0.0), by_mean_square(keys, 0.0)
     values = project(t, n) / n**0.5
-    weights = centred(queries @ keys.mT / (p.tau0 * (2 * n) ** 0.5))
+    weights = centred((queries @ keys.mT + long) / (p.tau0 * (size * n) ** 0.5))
     return values + weights @ values
+
+
+def without_means(p, t, project):
+    """Return linear values of tokens less their means."""
+    n = t.shape[-1]
+    return project(t - t.mean(-1, keepdim=True), n) / n**0.5
+
+
+def after_layer_norm(p, t, project):
+    """Return the branch of `UnitRows` after LayerNorm in place of RMSNorm."""
+    n = t.shape[-1]
+    apart = t - t.mean(-1, keepdim=True)
+    unit = apart / sqrt(row_squares(apart) / n)
+    values = project(unit, n) / n**0.5
+    weights = centred(scores(p, unit, project, n), np.tri(t.shape[-2], dtype=bool))
+    return (values + weights @ values) * sqrt(row_squares(t) / n)
+
+
+def test_rows_less_their_means():
+    """V decays with gamma^2, as in networks within 4 standard errors; LayerNorm is RMSNorm."""
+    v, block = sa.equicorrelated(3, 0.3), branch_of(without_means)
+    np.testing.assert_allclose(sa.drift(block, v), -0.36 * v, atol=1e-14)
+    ours, rms = branch_of(after_layer_norm), new.UnitRows(0.6, 0.7)
+    for of in (sa.drift, sa.diffusion):
+        np.testing.assert_allclose(of(ours, v), of(rms, v), atol=1e-13)
+    network = sa.simulate_network(block, v, width=64, depth=64, samples=2000, seed=1)
+    last = network.V.values[-1][:, 0, 0]
+    error = last.std() / 2000**0.5
+    assert abs(last.mean() - np.exp(-0.36)) < 4.0 * error
+    assert abs(last.mean() - 1.0) > 8.0 * error
 
 
 def sandwiched(p, t, project):
@@ -284,7 +325,14 @@ REFUSED = {
     "a gate must tend": lambda p, t, pr: pr(t, t.shape[-1]) * pr(t, t.shape[-1]) / t.shape[-1],
     "by order 1": lambda p, t, pr: t * 0.5,
     "sort of rows": lambda p, t, pr: torch.sort(pr(t, t.shape[-1]))[0],
-    "means of rows": lambda p, t, pr: pr(t - t.mean(-1, keepdim=True), t.shape[-1]),
+    "means of rows follow from V only": lambda p, t, pr: (
+        pr(t, t.shape[-1]) / t.shape[-1] ** 0.5 - 0.5 * t.mean(-1, keepdim=True)
+    ),
+    "tokens are added without their means": lambda p, t, pr: t - t.mean(-1, keepdim=True),
+    "functions of the entries of the same rows": hidden(
+        lambda x, n: x + (x * tanh(x) + tanh(x) * tanh(x) * 0.5 + tanh(x)) / n**0.5
+    ),
+    "with and without a norm": lambda p, t, pr: with_unit_keys(p, t, pr, size=8, again=True),
 }
 
 

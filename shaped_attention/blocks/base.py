@@ -102,6 +102,7 @@ class Block(ABC):
             """Fields that neither change with depth nor have derivatives."""
     else:
         fixed = ()
+
     def __post_init__(self) -> None:
         """Check the fields that `parameters.bounded` declares.
 

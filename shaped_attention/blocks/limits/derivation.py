@@ -87,6 +87,7 @@ class Derivation:
         if not isinstance(branch, Rows):
             raise LimitError("the branch must return rows, as many as there are tokens")
         branch.check_plain()
+        branch.check_means()
         # A given skip weight is sqrt(1 - gamma^2): `reasons` checks it, norms see to it.
         given_skip = getattr(block, "skip", None) is not None
         skip = sqrt(1.0 - known.gamma**2) if given_skip else block.skip_weight(known)
@@ -106,6 +107,8 @@ class Derivation:
             tokens = layer.tokens_in(space)
             space = space.real()
             parts = {s: (c * gamma).at(0) for s, c in branch.parts if s.space is space}
+            if any(s.whole is tokens and s is not tokens for s in parts):
+                raise LimitError("tokens are added without their means")
             old = Jet(a, F.shape, F).scaled(skip)
             parts[tokens] = parts[tokens] + old if tokens in parts else old
             weights, whole = {}, np.zeros_like(F.shadow @ F.shadow.T)

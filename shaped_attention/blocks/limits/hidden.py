@@ -171,7 +171,7 @@ def _columns(x: Rows, first: Any, last: Any) -> Rows:
 
 def _new_source(x: Rows, gram: Small | None) -> Source:
     """Return the source of what is left of a function of the entries of x."""
-    entries = frozenset(s for s, _ in x.parts)
+    entries = frozenset(s.whole for s, _ in x.parts)
     return Source(x.spaces[0], x.count, gram=gram, entries=entries)
 
 

@@ -7,6 +7,10 @@ Rows are sums of a jet times a source. A source S consists of N columns; the lim
 with a Gaussian Z. The tokens are F times a source with S S^T / N = I. A projection multiplies
 every source by the same new weights and keeps the coefficients: products of the results have those
 of their parents as a further noise.
+
+Rows less their means: S_c S_c^T = S S_c^T, which is (1 - 1 / N) S S^T
+in the mean. For tokens this holds on average over layers, since means are renewed faster than
+V moves: n times the products of means, whose mean is V, change within 1 / gamma^2 layers.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from shaped_attention.numerics.graph import Extended
 _WITH_AND_WITHOUT_NORM = "rows of a fixed number of columns are used with and without a norm"
 
 _TWO_FUNCTIONS = "two functions of the entries of the same rows meet; a rule exists for one"
+
+_MEANS = "means of rows follow from V only where they are subtracted from the rows"
 
 _SHIFTED = "a number is added to the entries of rows, and does not vanish as the width grows"
 
@@ -75,13 +81,16 @@ class Source:
         The source of which it is another copy, in a direct sum.
     entries
         The sources of the rows of which hidden units are a function.
+    whole
+        The source of which the means were subtracted; itself if none were.
     """
 
     def __init__(
         self, space: Space, rows: int, parent: Source | None = None, batch: Any = None,
         gram: Small | None = None, copied: Source | None = None,
-        entries: frozenset[Source] = frozenset(),
+        entries: frozenset[Source] = frozenset(), whole: Source | None = None,
     ) -> None:  # fmt: skip
+        self.whole = whole or self
         self._space, self.rows, self.parent, self.batch = space, rows, parent, batch
         self.gram, self.copied, self.entries = gram, copied, entries
 
@@ -89,6 +98,11 @@ class Source:
     def space(self) -> Space:
         """The space of its columns."""
         return self._space.real()
+
+    @property
+    def length(self) -> Series | float:
+        """The root of S S^T / N in the mean: 1, or 1 - eps^2 / 2 r for N = r n, less means."""
+        return 1.0 if self.whole is self else Series(0, 1.0, 0.0, -0.5 * self.space.ratio**-1.0)
 
     @property
     def depth(self) -> int:
@@ -107,6 +121,7 @@ class Layer:
         self._products: dict[Any, Jet] = {}
         self._turns: dict[Any, Any] = {}
         self._unit: dict[Source, Rows] = {}
+        self._centred: dict[Source, Source] = {}
         self.left: dict[Source, str] = {}
         self._batches = count()
 
@@ -125,7 +140,15 @@ class Layer:
 
     def is_of_tokens(self, source: Source) -> bool:
         """Return whether a source consists of columns of the tokens."""
-        return source is self.source or source in self._parts.values()
+        return source.whole is self.source or source.whole in self._parts.values()
+
+    def centred(self, s: Source) -> Source:
+        """Return a source less its means."""
+        if not s.space.grows:
+            raise LimitError("means over a fixed number of columns are random of order one")
+        if s.whole is not s:
+            return s
+        return self._centred.setdefault(s, Source(s.space, s.rows, gram=s.gram, whole=s))
 
     def project(self, x: Any, columns: Any, name: str | None = None, head: int = 0) -> Rows:
         """Return x W with a new Gaussian matrix W."""
@@ -135,11 +158,12 @@ class Layer:
             known = Jet.of(self.algebra, x)
             return Rows(self, [(Source(space, known.shape[1]), known)], known.shape[0], [space])
         x.check_plain()
+        x.check_means()
         place = {s: k for k, s in enumerate(x.spaces)}
         parts = [
             (
                 Source(space, s.rows, s.copied or s, (batch, place[s.space]), s.gram),
-                c * s.space.size**0.5,
+                c * s.space.size**0.5 * s.length,
             )
             for s, c in x.parts
         ]
@@ -147,11 +171,21 @@ class Layer:
 
     def product(self, s: Source, t: Source, mode: int = 0) -> Jet:
         """Return S T^T / N; each mode of a rotation has a Gaussian of its own."""
+        if s.whole is not s or t.whole is not t:
+            return self._of_centred(s.whole, t.whole, mode)
         if (t, s, mode) in self._products:
             return self._products[t, s, mode].mT
         if (s, t, mode) not in self._products:
             self._products[s, t, mode] = self._product(s, t, mode)
         return self._products[s, t, mode]
+
+    def _of_centred(self, s: Source, t: Source, mode: int) -> Jet:
+        """Return S S_c^T / N = S_c S_c^T / N."""
+        whole, a = self.product(s, t, mode), self.algebra
+        if s is not t:
+            return whole
+        less = a.scaled(-1.0 * s.space.ratio**-1.0, whole.M)
+        return Jet(a, whole.shape, whole.M, whole.D, whole.G, a.plus(whole.E, less), whole.power)
 
     def with_unit_rows(self, x: Rows, unit: Rows) -> Rows:
         """Return unit rows of a fixed number of columns, the first ones that these rows had."""
@@ -257,9 +291,17 @@ class Rows(Extended):
         """Return a small matrix of equal entries."""
         return Jet.of(self.layer.algebra, np.full(size[-2:], value))
 
-    def mean(self, *args: Any, **named: Any) -> Any:
-        """Raise LimitError: V does not know the means of rows."""
-        raise LimitError("the law of the means of rows does not follow from V")
+    def mean(self, dim: int = -1, keepdim: bool = False) -> Means:
+        """Return the means of the rows, which may be subtracted from them."""
+        self.check_plain()
+        if dim != -1 or not keepdim or len(self.spaces) > 1:
+            raise LimitError(_MEANS)
+        return Means(self)
+
+    def check_means(self) -> None:
+        """Raise LimitError if rows with and without their means are added."""
+        if len({s.whole for s, _ in self.parts}) < len(self.parts):
+            raise LimitError(_MEANS)
 
     def each(self, function: Callable[[Jet], Jet]) -> Rows:
         """Return rows with a function of every coefficient."""
@@ -293,6 +335,10 @@ class Rows(Extended):
             gone = all(is_zero(c) or abs(test_value(c)) < 1e-14 for c in shift.c)
             return self.like(self.parts, shift=None if gone else shift)
         other = other.rows() if hasattr(other, "rows") else other
+        if isinstance(other, Means):
+            if other.of is not self or other.number != -1.0:
+                raise LimitError(_MEANS)
+            return self.like([(self.layer.centred(s), c) for s, c in self.parts])
         if not isinstance(other, Rows):
             raise LimitError("only rows or numbers are added to rows")
         if self.turns is not None or other.turns is not None:
@@ -369,6 +415,29 @@ class Rows(Extended):
         from shaped_attention.blocks.limits.hidden import primitive_of_rows
 
         return primitive_of_rows(self, function, args, named)
+
+
+class Means(Extended):
+    """A multiple of the means of rows."""
+
+    def __init__(self, of: Rows, number: float = 1.0) -> None:
+        self.of, self.number = of, number
+
+    def __mul__(self, number: Any) -> Means:
+        if not isinstance(number, float | int):
+            raise LimitError(_MEANS)
+        return Means(self.of, self.number * number)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Any:
+        return other + self if isinstance(other, Rows) else NotImplemented
+
+    __radd__ = __add__
+
+    def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Any:
+        """Raise LimitError."""
+        raise LimitError(_MEANS)
 
 
 class Transposed:
