@@ -32,11 +32,11 @@ DERIVED_LIMITS = [
         "mm(u.D, v.D)", f"{_LAYERS}[twice]",
     ),
     _mutant(
-        "projections-forget-their-parents", "sources", "noise = noise.plus(above.G)",
+        "projections-forget-their-parents", "layer", "noise = noise.plus(above.G)",
         "noise = noise", f"{_TEST}[output projection-4]",
     ),
     _mutant(
-        "noise-of-all-columns", "sources", ".scaled(s.space.ratio**-0.5)", ".scaled(1.0)",
+        "noise-of-all-columns", "layer", ".scaled(s.space.ratio**-0.5)", ".scaled(1.0)",
         f"{_TEST}[heads-4]",
     ),
     _mutant(
@@ -74,11 +74,11 @@ DERIVED_LIMITS = [
         "return 1 if self.parent is None else", f"{_RATE}[plain]",
     ),
     _mutant(
-        "functions-of-the-same-entries-meet", "sources", "if len(set(entries)) < len(entries):",
+        "functions-of-the-same-entries-meet", "rows", "if len(set(entries)) < len(entries):",
         "if False:", _RANDOM,
     ),
     _mutant(
-        "with-and-without-a-norm", "sources",
+        "with-and-without-a-norm", "layer",
         "        self.left.update(dict.fromkeys(sources, _WITH_AND_WITHOUT_NORM))\n", "", _RANDOM,
     ),
     _mutant(

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from shaped_attention.blocks.limits.jets import Jet
+from shaped_attention.blocks.limits.layer import Layer
 from shaped_attention.blocks.limits.numbers import LimitError
-from shaped_attention.blocks.limits.sources import Layer, Rows
+from shaped_attention.blocks.limits.rows import Rows
 from shaped_attention.numerics.graph import Extended
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from shaped_attention.blocks.limits.copies import CopiedRows, project_copies
 from shaped_attention.blocks.limits.covariations import covariation
 from shaped_attention.blocks.limits.jets import Jet
+from shaped_attention.blocks.limits.layer import Layer
 from shaped_attention.blocks.limits.noise import Noise, Term, gathered, gaussians, sampled
 from shaped_attention.blocks.limits.numbers import (
     LimitError,
@@ -33,8 +34,8 @@ from shaped_attention.blocks.limits.numbers import (
     test_value,
     times,
 )
+from shaped_attention.blocks.limits.rows import Rows
 from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
-from shaped_attention.blocks.limits.sources import Layer, Rows
 from shaped_attention.numerics.primitives import cholesky, sqrt
 
 _EQUAL = 1e-8

@@ -26,9 +26,10 @@ from shaped_attention.blocks.activations import derivatives as at_a_point
 from shaped_attention.blocks.limits.cosines import SMALLEST_NORMED, mean_cosines
 from shaped_attention.blocks.limits.jets import SMOOTH, Jet
 from shaped_attention.blocks.limits.numbers import LimitError, added, test_value, times
+from shaped_attention.blocks.limits.rows import Rows, aligned, inner, joined, known_gram
 from shaped_attention.blocks.limits.series import Series
 from shaped_attention.blocks.limits.shadows import Matrix, Small
-from shaped_attention.blocks.limits.sources import Rows, Source, aligned, inner, joined, known_gram
+from shaped_attention.blocks.limits.sources import Source
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Extended
 
@@ -316,8 +317,8 @@ def _rotated(x: Rows, table: NDArray[Any]) -> Rows:
 
 def mean_square(function: Callable[[Any, Any], Any], s: Any) -> Series:
     """Return E f(g, s)^2 for a standard normal g, as a series: one token of variance 1."""
+    from shaped_attention.blocks.limits.layer import Layer
     from shaped_attention.blocks.limits.shadows import Algebra
-    from shaped_attention.blocks.limits.sources import Layer
 
     a = Algebra()
     layer = Layer(a, 1, 1)
