@@ -102,6 +102,18 @@ class Limit:
             return None
         return relative_speed(self, p, factor)
 
+    def noise_size(self, p: Parameters, factor: M) -> M | None:
+        """Return E|G|^2 (1, 1), G the factor noise, or None without noise.
+
+        By default it is the mean over a few fixed patterns of signs in place of the increments,
+        which has the right mean over all patterns.
+        """
+        probes: list[Any] = [
+            self.factor_noise(p, factor, _Given(factor, _signs(probe))) for probe in range(_PROBES)
+        ]
+        sizes = [column_sums(row_squares(x)) for x in probes if x is not None]
+        return (1.0 / _PROBES) * sum(sizes[1:], sizes[0]) if sizes else None
+
     def noise_drift(self, p: Parameters, factor: M) -> M | None:
         """Return sum_i DG[G_i], G_i the factor noise of the i-th unit increment, or None.
 
@@ -203,11 +215,7 @@ def is_superlinear(limit: Limit, p: Parameters, tokens: int, columns: int) -> bo
 
 
 def relative_speed(limit: Limit, p: Parameters, factor: M) -> M:
-    """Return ``2 |b_F| / |F| + |growth| / |V| + 6 E|G|^2 / |F|^2``, with G the noise of F.
-
-    Norms are Frobenius norms. E|G|^2 is the mean over a few fixed patterns of signs in place of the
-    increments, which has the right mean over all patterns.
-    """
+    """Return ``2 |b_F| / |F| + |growth| / |V| + 6 E|G|^2 / |F|^2``, with Frobenius norms."""
     square = column_sums(row_squares(factor)) + _TINY
     speed = 0.0 * square
     drift = limit.factor_drift(p, factor)
@@ -218,12 +226,8 @@ def relative_speed(limit: Limit, p: Parameters, factor: M) -> M:
     if growth is not None:
         size = column_sums(row_squares(v)) + _TINY
         speed = speed + sqrt(column_sums(row_squares(growth)) / size)
-    for probe in range(_PROBES):
-        noise = limit.factor_noise(p, factor, _Given(factor, _signs(probe)))
-        if noise is None:
-            break
-        speed = speed + (_NOISE / _PROBES) * (column_sums(row_squares(noise)) / square)
-    return speed
+    noise = limit.noise_size(p, factor)
+    return speed if noise is None else speed + _NOISE * (noise / square)
 
 
 def _signs(probe: int) -> Callable[[range], Any]:

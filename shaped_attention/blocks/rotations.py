@@ -38,8 +38,6 @@ Matrix = NDArray[np.float64]
 SCALINGS = ("linear", "llama3")
 
 _LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-_ROUNDING = 1e-15
-"""Eigenvalues of r(x - y), relative to the largest, at which they are rounding."""
 
 
 @with_types
@@ -304,47 +302,3 @@ def _turns(angles: Angles, tokens: int, factor: float) -> Matrix:
     table = factor * np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
     table.flags.writeable = False
     return table
-
-
-def kernel(angles: Angles, share: float, tokens: int) -> Matrix:
-    """Return r(a - b) (m, m)."""
-    apart = np.subtract.outer(np.arange(tokens), np.arange(tokens))
-    turns = np.cos(np.multiply.outer(np.array(angles), apart)).mean(0)
-    return share * turns + (1.0 - share)
-
-
-def modes_of_table(table: Matrix, share: float) -> tuple[tuple[Matrix, float], ...]:
-    """Return the `modes` for the table that `rotate` takes, and a share of the columns."""
-    pairs = table.shape[1] // 2
-    first, second = table[0], table[min(1, len(table) - 1)]
-    angles = np.arctan2(second[pairs:], second[:pairs])
-    strength = float(np.hypot(first[0], first[pairs])) ** 4
-    return modes(tuple(angles.tolist()), share, len(table), strength)
-
-
-@lru_cache(maxsize=64)
-def modes(
-    angles: Angles, share: float, tokens: int, strength: float = 1.0
-) -> tuple[tuple[Matrix, float], ...]:
-    """Return matrices E_k (m, m) with sum_k E_k[a, b] E_k[c, d] = r((a - b) - (c - d)).
-
-    E_k[a, b] is an even or an odd function of a - b; each comes with its parity, 1 or -1. They are
-    the eigenvectors of the even and the odd part of r(x - y).
-    """
-    places = np.arange(tokens)
-    turns = np.multiply.outer(np.array(angles), places)
-    weight = strength * share / len(angles)
-    apart = np.subtract.outer(places, places)
-    matrices = []
-    for parity, part, rest in ((1.0, np.cos, 1.0 - share), (-1.0, np.sin, 0.0)):
-        values, vectors = np.linalg.eigh(weight * part(turns).T @ part(turns) + rest)
-        for value, vector in zip(values[::-1], vectors.T[::-1], strict=True):
-            if value <= _ROUNDING * tokens:
-                continue
-            sign = np.sign(vector[np.argmax(np.abs(vector))])
-            profile = (sign * math.sqrt(value)) * vector
-            entries = profile[np.abs(apart)]
-            entries = entries if parity > 0.0 else entries * np.sign(apart)
-            entries.flags.writeable = False
-            matrices.append((entries, parity))
-    return tuple(matrices)

@@ -8,7 +8,6 @@ _ATTENTION = "shaped_attention/blocks/attention.py"
 _ATTENTION_SCORES = "shaped_attention/blocks/attention.py"
 _LIMIT = "shaped_attention/theory/moments.py"
 _MASK = "shaped_attention/blocks/positions.py"
-_ROTATIONS = "shaped_attention/blocks/rotations.py"
 
 
 ATTENTION = [
@@ -91,9 +90,9 @@ ATTENTION = [
     ),
     Mutant(
         "rope-noise-of-the-even-part-alone",
-        _ROTATIONS,
-        "(-1.0, np.sin, 0.0)",
-        "(-1.0, np.cos, 0.0)",
+        "shaped_attention/blocks/limits/rotation_modes.py",
+        "(np.sin, 0.0)",
+        "(np.cos, 0.0)",
         ("test_attention_variants_limit.py::test_drift_and_noise_from_one_wide_layer[rope]",),
     ),
     Mutant(

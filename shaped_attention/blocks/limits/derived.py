@@ -5,19 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from shaped_attention.blocks.limit import Limit, is_superlinear
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.limits.derivation import Derivation
 from shaped_attention.blocks.limits.noise import gaussians, sampled
 from shaped_attention.blocks.limits.numbers import LimitError, Point, number_at
 from shaped_attention.blocks.parameters import Parameters
-from shaped_attention.numerics.primitives import M, Numbers, column_sums, row_squares, sqrt
-
-_NOISE = 6.0
-"""Weight of the variance of the noise in the speed: it needs shorter steps than a drift."""
+from shaped_attention.numerics.primitives import M, Numbers
 
 _MOST_TOKENS = 1024
-
-_TINY = 1e-300
 
 
 class DerivedLimit(Limit):
@@ -30,7 +25,6 @@ class DerivedLimit(Limit):
         self.block, self.copies = block, copies
         self._found: dict[tuple[int, int, bool], Derivation] = {}
         self._decay: Any = None
-        self._superlinear: dict[tuple[int, int], bool] = {}
 
     def derivation(self, tokens: int, columns: int, of_v: bool = False) -> Derivation:
         """Return the derivation for factors (tokens, columns), or for V.
@@ -117,31 +111,10 @@ class DerivedLimit(Limit):
             self.check(self._tokens)
         return number_at(self._decay, Point(p, None))
 
-    def speed(self, p: Parameters, factor: M) -> M | None:
-        """Return ``2 |b_F| / |F| + |growth| / |V| + 6 E|G|^2 / |F|^2``, G the noise of F, or None.
-
-        None if the coefficients grow at most linearly.
-        """
-        tokens, columns = tuple(factor.shape)[-2:]
-        sizes = tokens, columns
-        if sizes not in self._superlinear:
-            self._superlinear[sizes] = is_superlinear(self, p, tokens, columns)
-        if not self._superlinear[sizes]:
-            return None
-        found, point = self.derivation(tokens, columns), Point(p, factor)
-        square: Any = column_sums(row_squares(factor)) + _TINY
-        speed: Any = 0.0 * square
-        if found.drift is not None:
-            drift = found.drift.at(point)
-            speed = speed + 2.0 * sqrt(column_sums(row_squares(drift)) / square)
-        if found.growth is not None:
-            size = column_sums(row_squares(factor @ factor.mT)) + _TINY
-            growth = found.growth.at(point)
-            speed = speed + sqrt(column_sums(row_squares(growth)) / size)
-        if found.variance is not None:
-            speed = speed + _NOISE * (found.variance.at(point) / square)
-        result: M = speed
-        return result
+    def noise_size(self, p: Parameters, factor: M) -> M | None:
+        """Return E|G|^2, G the noise of F."""
+        size: M | None = self._at("variance", p, factor)
+        return size
 
     def noise_drift(self, p: Parameters, factor: M) -> M | None:
         """Return sum_i DG[G_i], by increments if the noise has no rule; None without noise."""

@@ -26,6 +26,7 @@ from shaped_attention.blocks.activations import derivatives as at_a_point
 from shaped_attention.blocks.limits.cosines import SMALLEST_NORMED, mean_cosines
 from shaped_attention.blocks.limits.jets import SMOOTH, Jet
 from shaped_attention.blocks.limits.numbers import LimitError, added, test_value, times
+from shaped_attention.blocks.limits.rotation_modes import modes_of_table
 from shaped_attention.blocks.limits.rows import Rows, aligned, inner, joined, known_gram
 from shaped_attention.blocks.limits.series import Series
 from shaped_attention.blocks.limits.shadows import Matrix, Small
@@ -306,8 +307,6 @@ def _cosines(x: Rows) -> Rows:
 
 def _rotated(x: Rows, table: NDArray[Any]) -> Rows:
     """Return rotated rows: their scores have the kernel r(a - b - c + d) (`rotations`)."""
-    from shaped_attention.blocks.rotations import modes_of_table
-
     x.check_plain()
     columns = x.shape[1]
     share = table.shape[1] / columns if isinstance(columns, int) else 1.0

@@ -295,7 +295,8 @@ def _modes(x: Rows, y: Rows, s: Source, t: Source) -> Sequence[Any]:
         raise LimitError("rows that are rotated by different angles meet")
     if s is t:
         raise LimitError("queries and keys that are rotated must have weights of their own")
-    return [entries for entries, _ in x.turns[1]]
+    matrices: Sequence[Any] = x.turns[1]
+    return matrices
 
 
 def known_gram(x: Rows) -> Small:
