@@ -263,6 +263,16 @@ def after_layer_norm(p, t, project):
     return (values + weights @ values) * sqrt(row_squares(t) / n)
 
 
+def test_products_of_rows_with_themselves():
+    """Isserlis: E x_a^3 x_b = 3 V_aa V_ab, E x_a^2 x_b^2 = V_aa V_bb + 2 V_ab^2."""
+    v = sa.equicorrelated(2, 0.3)
+    cube = branch_of(hidden(lambda x, n: x + 0.3 * (x * x * x) / n))
+    np.testing.assert_allclose(sa.drift(cube, v), 0.36 * 2.0 * 0.3 * 3.0 * v, atol=1e-12)
+    square = branch_of(hidden(lambda x, n: x + 0.3 * (x * x) / n**0.5))
+    gram = 1.0 + 2.0 * v * v
+    np.testing.assert_allclose(sa.drift(square, v), 0.36 * 0.09 * gram, atol=1e-12)
+
+
 def test_rows_less_their_means():
     """V decays with gamma^2, as in networks within 4 standard errors; LayerNorm is RMSNorm."""
     v, block = sa.equicorrelated(3, 0.3), branch_of(without_means)

@@ -96,13 +96,15 @@ class Rows(Extended):
         """Return rows with a function of every coefficient."""
         return self.like([(s, function(c)) for s, c in self.parts])
 
-    def __mul__(self, other: Any) -> Rows:
+    def __mul__(self, other: Any) -> Any:
         if isinstance(other, Number):
             shift = None if self.shift is None else self.shift * other
             return self.like([(s, c * other) for s, c in self.parts], shift=shift)
         if hasattr(other, "times_rows"):
             result: Rows = other.times_rows(self)
             return result
+        if other is self:
+            return self.of_entries(lambda x: x * x)
         if isinstance(other, Rows):
             raise LimitError(
                 "rows times rows are nonlinear at infinite width; a gate must tend to a constant"
