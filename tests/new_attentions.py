@@ -8,7 +8,7 @@ import numpy as np
 
 import shaped_attention as sa
 from figures.blocks.attentions import Attention, centred, scores
-from shaped_attention.numerics.primitives import row_squares, sqrt, tanh
+from shaped_attention.numerics.primitives import diagonal, row_squares, sqrt, tanh
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,27 @@ class SharedKeys(Attention):
         n = tokens.shape[-1]
         keys, queries = project(tokens, n) / n**0.5, project(tokens, n, "keys") / n**0.5
         return keys + centred(queries @ keys.mT / (p.tau0 * n)) @ keys
+
+
+class Lengths(Attention):
+    """Values times what is random in the squared lengths of keys."""
+
+    def branch(self, p, tokens, project):
+        """Return the branch."""
+        n = tokens.shape[-1]
+        keys, values = project(tokens, n) / n**0.5, project(tokens, n) / n**0.5
+        random = (keys @ keys.mT - tokens @ tokens.mT) / (p.tau0 * n)
+        return values + diagonal(random) * values
+
+
+class ScoredValues(Attention):
+    """Weights v u^T that act on u."""
+
+    def branch(self, p, tokens, project):
+        """Return the branch."""
+        n = tokens.shape[-1]
+        v, u = project(tokens, n) / n**0.5, project(tokens, n) / n**0.5
+        return v + (v @ u.mT / (p.tau0 * n)) @ u
 
 
 class Twice(Attention):

@@ -28,13 +28,20 @@ from figures.blocks.attentions import (
     centred,
     scores,
 )
+from shaped_attention.blocks.activations import of_entries
 from shaped_attention.blocks.limit import unit_increments
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.primitives import (
     by_mean_square,
+    column_sums,
+    columns,
+    concatenate,
     constant,
+    exp,
     leaky,
+    rotate,
     row_squares,
+    sigmoid,
     sqrt,
     tanh,
 )
@@ -247,6 +254,11 @@ def with_unit_keys(p, t, project, size=2, again=False):
     return values + weights @ values
 
 
+def less_means(x):
+    """Return rows less their means."""
+    return x - x.mean(-1, keepdim=True)
+
+
 def without_means(p, t, project):
     """Return linear values of tokens less their means."""
     n = t.shape[-1]
@@ -271,6 +283,78 @@ def test_products_of_rows_with_themselves():
     square = branch_of(hidden(lambda x, n: x + 0.3 * (x * x) / n**0.5))
     gram = 1.0 + 2.0 * v * v
     np.testing.assert_allclose(sa.drift(square, v), 0.36 * 0.09 * gram, atol=1e-12)
+
+
+def test_noise_of_lengths_is_symmetric():
+    """Cov of gamma^2 (s_aa + s_bb) V_ab / tau_0, Cov(s_aa, s_bb) = 2 V_ab^2, exactly."""
+    v, (i, j) = random_covariance(3, np.random.default_rng(2))[0].numpy(), np.tril_indices(3)
+    pairs = [(a, b) for a in range(3) for b in range(a + 1)]
+    both = np.array([np.eye(3)[a] + np.eye(3)[b] for a, b in pairs])
+    expected = both @ (2.0 * v * v) @ both.T * np.outer(v[i, j], v[i, j]) * (0.6**2 / 0.7) ** 2
+    found = sa.diffusion(new.Lengths(0.6, 0.7), v) - sa.diffusion(new.Lengths(0.6, 1e6), v)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_scores_of_the_values_they_act_on():
+    """b = v M, M = 1 + u^T u / (n tau_0): the drift is gamma^2 V (tr M M^T - n), in the mean."""
+    v = random_covariance(3, np.random.default_rng(3))[0].numpy()
+    size = 2.0 * np.trace(v) / 0.7 + np.trace(v @ v) / 0.7**2
+    found = sa.drift(new.ScoredValues(0.6, 0.7), v)
+    np.testing.assert_allclose(found, 0.36 * size * v, rtol=1e-12)
+
+
+def test_one_token_loses_its_means_once():
+    """V' = -gamma^2 V for values less their means, also after attention, for one token and two."""
+
+    def branch(p, t, project):
+        n = t.shape[-1]
+        x = t - t.mean(-1, keepdim=True)
+        values = project(x, n) / n**0.5
+        return values + centred(scores(p, t, project, n)) @ values
+
+    assert sa.drift(branch_of(branch), np.array([[1.5]]))[0, 0] == pytest.approx(
+        -0.36 * 1.5, rel=1e-12
+    )
+
+
+def test_functions_of_entries_at_large_variances():
+    """h + (e^(h/2) + e^(-h/2)) / sqrt n: 4 e^((V_aa + V_bb) / 8) cosh(V_ab / 4), to 1e-9."""
+    block = branch_of(hidden(lambda x, n: x + (exp(0.5 * x) + exp(-0.5 * x)) / n**0.5))
+    with_sum = branch_of(
+        hidden(lambda x, n: x + of_entries(lambda y: exp(0.5 * y) + exp(-0.5 * y), x) / n**0.5)
+    )
+    assert isinstance(block.limit, str)  # two functions
+    for scale in (1.0, 16.0):
+        v = scale * np.array([[1.3, 0.4], [0.4, 0.9]])
+        sums = np.add.outer(np.diag(v), np.diag(v))
+        expected = 0.36 * 4.0 * np.exp(sums / 8.0) * np.cosh(v / 4.0)
+        np.testing.assert_allclose(sa.drift(with_sum, v), expected, rtol=1e-9)
+
+
+def test_two_blocks_of_one_kind_are_told_apart():
+    """With parameters near 0, in either order."""
+    pair = [Differential(0.3, 0.7, mu) for mu in (0.02, 0.18)]
+    v = sa.equicorrelated(3, 0.2)
+    ours = [sa.diffusion(sa.Parallel(*x), v) for x in (pair, pair[::-1])]
+    np.testing.assert_allclose(*ours, rtol=1e-12)
+
+
+def test_positions_may_start_anywhere():
+    """Rotations depend on differences of positions only."""
+
+    def rotated(first):
+        def branch(p, t, project):
+            m, n = t.shape[-2:]
+            turns = (np.arange(m) + first)[:, None] * np.array([0.9, 0.3])
+            table = np.concatenate([np.cos(turns), np.sin(turns)], 1)
+            q, k = (rotate(project(t, 4) / n**0.5, table) for _ in range(2))
+            values = project(t, n) / n**0.5
+            return values + centred(q @ k.mT / (p.tau0 * (4 * n) ** 0.5)) @ values
+
+        return branch_of(branch)
+
+    v = sa.equicorrelated(3, 0.2)
+    np.testing.assert_allclose(sa.drift(rotated(5), v), sa.drift(rotated(0), v), atol=1e-12)
 
 
 def test_rows_less_their_means():
@@ -302,6 +386,23 @@ def with_sums_as_values(p, t, project):
     queries, keys = project(t, n) / n**0.5, project(t, n) / n**0.5
     values = (queries + keys) / 2.0**0.5
     return values + centred(queries @ keys.mT / (p.tau0 * n)) @ values
+
+
+def after_product(p, t, project):
+    """Return attention whose weights are sqrt n times a product of two matrices of scores."""
+    n = t.shape[-1]
+    one, two = scores(p, t, project, n), scores(p, t, project, n)
+    values = project(t, n) / n**0.5
+    return values + n**0.5 * (one * two) @ values
+
+
+def gated_by_size(p, t, project):
+    """Return two values with weights that depend on V."""
+    n = t.shape[-1]
+    size = sigmoid(column_sums(row_squares(t) / n))
+    one, two = project(t, n) / n**0.5, project(t, n) / n**0.5
+    each = constant(np.ones((t.shape[-2], 1)), like=t)
+    return one * (each @ size) + two * (each @ sqrt(1.0 - size * size))
 
 
 def hidden(function):
@@ -342,6 +443,13 @@ REFUSED = {
     "functions of the entries of the same rows": hidden(
         lambda x, n: x + (x * tanh(x) + tanh(x) * tanh(x) * 0.5 + tanh(x)) / n**0.5
     ),
+    "means of hidden units": hidden(lambda x, n: less_means(x + tanh(x) * tanh(x) / n**0.5)),
+    "product of small terms": lambda p, t, pr: after_product(p, t, pr),
+    "has no formula": lambda p, t, pr: gated_by_size(p, t, pr),
+    "must be smooth there": hidden(
+        lambda x, n: x + of_entries(lambda y: leaky(y, 1.0, -1.0), x / n**0.5)
+    ),
+    "joined twice": lambda p, t, pr: columns(concatenate([t, t]), t.shape[-1], 2 * t.shape[-1]),
     "with and without a norm": lambda p, t, pr: with_unit_keys(p, t, pr, size=8, again=True),
 }
 

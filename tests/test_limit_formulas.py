@@ -31,6 +31,7 @@ BLOCKS = {
     "talking heads": attentions.TalkingHeads(0.6, 0.7),
     "nested": new.Nested(0.6, 0.7),
     "shared keys": new.SharedKeys(0.6, 0.7),
+    "products of keys": new.Lengths(0.6, 0.7),
 }
 TOKENS = 3
 V = np.array([[1.3, 0.4, 0.2], [0.4, 0.9, -0.3], [0.2, -0.3, 1.1]])
@@ -130,11 +131,12 @@ def test_the_text_gives_drift_and_diffusion(name: str) -> None:
     sizes = re.findall(r"(Z\d+) \((\d+), (\d+)\)", text)
     shapes = {f"d{z}": (int(rows), int(columns)) for z, rows, columns in sizes}
     zeros = {z: np.zeros(shape) for z, shape in shapes.items()}
+    symmetric = set(re.findall(r"(Z\d+) \(\d+, \d+\), symmetric", text))
     found = evaluated(text, known | zeros)
     noises = [
-        evaluated(text, known | zeros | {z: unit.reshape(shape)})["N"]
+        evaluated(text, known | zeros | {z: (x + x.T) * 0.5**0.5 if z[1:] in symmetric else x})["N"]
         for z, shape in shapes.items()
-        for unit in np.eye(math.prod(shape))
+        for x in np.eye(math.prod(shape)).reshape(-1, *shape)
     ]
     k, drift = found["k"].item(), found.get("b", np.zeros_like(V)) @ factor.T
     changes = [noise @ factor.T + factor @ noise.T for noise in noises]

@@ -62,8 +62,8 @@ DERIVED_LIMITS = [
         "a.scaled(second, a.diagonal", f"{_TEST}[gated-2]",
     ),
     _mutant(
-        "slope-at-the-wrong-scale", "hidden", "_parted(x, 0.0, a.over(each[1], sigma)",
-        "_parted(x, 0.0, each[1]", f"{_LAYERS}[odd]",
+        "slope-at-the-wrong-scale", "hidden", "(each @ known(np.eye(_ORDERS)[:, 1:2])) / sigma",
+        "each @ known(np.eye(_ORDERS)[:, 1:2])", f"{_LAYERS}[odd]",
     ),
     _mutant(
         "half-of-the-rate-along", "derivation", "return a.scaled(4.0, covariation(a, trace",

@@ -135,6 +135,11 @@ class Derivation:
                     growth = a.plus(growth, a.scaled(ratio, outer))
                 own = covariation(a, c.G, c.G.transposed())
                 growth = a.plus(growth, a.scaled(ratio, own))
+                for t, other in weights.items() if w is None and c.G else ():
+                    # Its noise, which is that of its products with others as well.
+                    if other is not None:
+                        both = covariation(a, c.G, layer.product(s, t).G)
+                        drift = a.plus(drift, a.scaled(times(ratio, other), both))
                 if w is None:
                     if c.M is not None:
                         raise LimitError(
@@ -195,7 +200,7 @@ class Derivation:
     def variance_noise(self) -> Matrix:
         """The covariance rates of dV_aa and dV_bb, those of 2 diag(N F^T)."""
         a = self.algebra
-        along = self.noise.right(a.transposed(self.F)).row_diagonal()
+        along = self.noise.right(a.transposed(self.F)).diagonal()
         return a.scaled(4.0, covariation(a, along, along.transposed()))
 
     def _multiple(self, matrix: Matrix, candidates: tuple[Any, ...]) -> Any:
@@ -211,8 +216,10 @@ class Derivation:
         ratio = (mine * yours).sum() / (yours * yours).sum()
         if not np.allclose(mine, ratio * yours, atol=_EQUAL):
             return None
-        near = (c for c in candidates if abs(test_value(c) - ratio) < 1e-10)
-        return next(near, float(ratio))
+        for c in candidates:
+            if abs(test_value(c) - ratio) < 1e-10:
+                return c
+        raise LimitError("the multiple of the tokens that a part of the output is has no formula")
 
     def _check_first_orders(self, leading: Any, first: Any) -> None:
         v = self.F.shadow @ self.F.shadow.T
@@ -247,9 +254,10 @@ class Derivation:
         a, F = self.algebra, self.F
         self.drift, self.growth, self.decay = drift, growth, 0.0 if decay is None else decay
         v = a.product(F, a.transposed(F))
-        if growth is None or v is None:
+        if v is None or (growth is None and is_zero(self.decay)):
             return
-        scales, grows = dict(drift.combination if drift else {}), dict(growth.combination)
+        scales = dict(drift.combination if drift else {})
+        grows = dict(growth.combination if growth else {})
         linear = times(2.0, scales.pop(F, 0.0))
         if decay is None and len(grows) > (v in grows):
             rate = added(linear, grows.get(v, 0.0))
@@ -257,6 +265,8 @@ class Derivation:
         if not is_zero(self.decay):
             grows[v] = added(linear, grows.get(v, 0.0), self.decay)
             self.drift, self.growth = a.combined(scales), a.combined(grows)
+            return
+        if growth is None:
             return
         ratio = (growth.shadow * v.shadow).sum() / (v.shadow * v.shadow).sum()
         if np.allclose(growth.shadow, ratio * v.shadow, atol=1e-9 * np.abs(growth.shadow).max()):

@@ -88,10 +88,10 @@ class DerivedLimit(Limit):
         """Return the noise of F."""
         tokens, columns = tuple(factor.shape)[-2:]
         noise = self.derivation(tokens, columns).noise
-        drawn = {
-            z: numbers.normal("scores", z.rows, z.columns, k)
-            for k, z in enumerate(gaussians(noise))
-        }
+        drawn: dict[Any, Any] = {}
+        for k, z in enumerate(gaussians(noise)):
+            normal: Any = numbers.normal("scores", z.rows, z.columns, k)
+            drawn[z] = (normal + normal.mT) * 0.5**0.5 if z.symmetric else normal
         value: M | None = sampled(noise, drawn, Point(p, factor)) if noise else None
         return value
 

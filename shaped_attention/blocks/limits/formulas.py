@@ -205,7 +205,10 @@ def of_entries(name: str, *args: Sum, exponent: Fraction = Fraction(1)) -> Sum:
     whole = reduce(times, numbers)
     if name == "norm":
         whole = times(whole, whole)
-    bare = tuple(Sum((replace(x, number=ONE),)) for x in products)
+    bare = tuple(
+        Sum((replace(x, number=ONE, items=x.items or (IDENTITY,) * (not x.scalars)),))
+        for x in products
+    )
     return Sum((Product(whole, (), (Function(name, bare),)),))
 
 

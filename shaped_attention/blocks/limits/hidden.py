@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.activations import derivatives as at_a_point
+from shaped_attention.blocks.activations import is_smooth
 from shaped_attention.blocks.limits.cosines import SMALLEST_NORMED, mean_cosines
 from shaped_attention.blocks.limits.jets import SMOOTH, Jet
 from shaped_attention.blocks.limits.numbers import LimitError, added, test_value, times
@@ -166,6 +167,8 @@ def _columns(x: Rows, first: Any, last: Any) -> Rows:
     for space in x.spaces:
         end = begin + space.size
         if begin == first and end == last:
+            if any(s.copied for s, _ in x.parts if s.space is space):
+                raise LimitError("rows that were joined twice are taken apart again")
             return Rows(x.layer, [(s, c) for s, c in x.parts if s.space is space], x.count, [space])
         begin = end
     raise LimitError("some of the columns of rows have no law that follows from V")
@@ -215,7 +218,7 @@ def _kernel(v: NDArray[Any]) -> NDArray[Any]:
 def _gated(u: Rows, gate: Activated) -> Rows:
     """Return u f(z) = f(0) u + f' u z + f'' u z^2 / 2."""
     a, z = u.layer.algebra, gate.base
-    value, first, second, _ = at_a_point(gate._function, 0.0)
+    value, first, second, _ = _expansion(gate._function)
     v = known_gram(u)
     aligned(u, z)
     w = inner(z, z) * z.spaces[0].size ** -1.0
@@ -230,10 +233,17 @@ def _gated(u: Rows, gate: Activated) -> Rows:
     return out
 
 
+def _expansion(function: Callable[[Any], Any]) -> tuple[float, float, float, float]:
+    """Return value and derivatives at 0."""
+    if not is_smooth(function, 0.0):
+        raise LimitError("a function of entries that tend to 0 must be smooth there")
+    return at_a_point(function, 0.0)
+
+
 def _expanded(x: Rows, function: Callable[[Any], Any], v: Small) -> Rows:
     """Return f of rows of order eps, whose covariance is eps^2 v."""
     a = x.layer.algebra
-    value, first, second, third = at_a_point(function, 0.0)
+    value, first, second, third = _expansion(function)
     variances = a.diagonal(v)
     square = a.plus(a.product(variances, a.transposed(variances)), a.scaled(2.0, a.times(v, v)))
     out = _parted(x, first, a.scaled(0.5 * third, variances), None, 2)
@@ -254,20 +264,55 @@ def _general(x: Rows, function: Callable[[Any], Any], v: Small) -> Rows:
     for k in range(_ORDERS):
         table[:, k] = weights / weights.sum() * here
         before, here = here, (nodes * here - math.sqrt(k) * before) / math.sqrt(k + 1.0)
-    sigma = a.entrywise(primitives.sqrt, _some(a.diagonal(v)), "sqrt")
-    assert sigma is not None
-    spread = _some(a.product(sigma, a.constant(nodes[None])))
-    values = a.entrywise(function, spread, ("hidden", function))
-    each = [a.product(values, a.constant(table[:, k : k + 1])) for k in range(_ORDERS)]
-    rho = a.over(a.over(v, sigma), _some(a.transposed(sigma)))
-    power: Matrix = a.ones(*v.shape)
-    gram: Matrix = None
-    for k, coefficient in enumerate(each):
+    # One operation each: high orders may vanish at the test point, and matter at large V.
+    alpha = a.run(
+        ("hidden slopes", function), (v,), lambda y: _slopes(y, function, nodes, table, _arrays),
+        lambda y: _slopes(y, function, nodes, table, _matrices(y)),
+    )  # fmt: skip
+    gram = a.run(
+        ("hidden units", function), (v,), lambda y: _left_over(y, function, nodes, table, _arrays),
+        lambda y: _left_over(y, function, nodes, table, _matrices(y)),
+    )  # fmt: skip
+    return _parted(x, 0.0, alpha, gram, 0)
+
+
+def _arrays(entries: Any) -> Any:
+    return entries
+
+
+def _matrices(v: Any) -> Callable[[Any], Any]:
+    return lambda entries: primitives.constant(entries, like=v)
+
+
+def _coefficients(v: Any, function: Any, nodes: Any, table: Any, known: Any) -> tuple[Any, Any]:
+    """Return the standard deviations, and Hermite coefficients (m, orders)."""
+    diagonal: Any = np.diag(v)[:, None] if isinstance(v, np.ndarray) else primitives.diagonal(v)
+    sigma = primitives.sqrt(diagonal)
+    return sigma, function(sigma @ known(nodes[None])) @ known(table)
+
+
+def _slopes(v: Any, function: Any, nodes: Any, table: Any, known: Any) -> Any:
+    """Return E f'(h_a), a column."""
+    sigma, each = _coefficients(v, function, nodes, table, known)
+    return (each @ known(np.eye(_ORDERS)[:, 1:2])) / sigma
+
+
+def _left_over(v: Any, function: Any, nodes: Any, table: Any, known: Any) -> Any:
+    """Return the sum over k != 1 of a_k a_k^T o rho^k."""
+    sigma, each = _coefficients(v, function, nodes, table, known)
+    rho = v / (sigma @ _turned(sigma))
+    # By Horner's rule.
+    total: Any = 0.0
+    for k in range(_ORDERS - 1, -1, -1):
+        column = each @ known(np.eye(_ORDERS)[:, k : k + 1])
+        total = total * rho
         if k != 1:
-            outer = a.product(coefficient, a.transposed(coefficient))
-            gram = a.plus(gram, a.times(outer, power))
-        power = a.times(power, rho)
-    return _parted(x, 0.0, a.over(each[1], sigma), gram, 0)
+            total = total + column @ _turned(column)
+    return total
+
+
+def _turned(x: Any) -> Any:
+    return x.T if isinstance(x, np.ndarray) else x.mT
 
 
 def _some(matrix: Matrix) -> Small:

@@ -106,7 +106,9 @@ class Jet(Extended):
                     "scores of order one are random in every layer: they are divided by too small "
                     "a power of n"
                 )
-            x = Jet(a, x.shape, x.D, x.E, None, None, x.power + 1)
+            if x.D is not None or x.E is not None:
+                raise LimitError("a product of small terms is multiplied by a power of n")
+            x = Jet(a, x.shape, power=x.power + 1)
         return x
 
     @property

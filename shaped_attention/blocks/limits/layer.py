@@ -40,9 +40,10 @@ class Layer:
         self._parts: dict[Space, Source] = {}
         self._products: dict[Any, Jet] = {}
         self._turns: dict[Any, Any] = {}
+        self._groups: dict[Any, list[Source]] = {}
         self._unit: dict[Source, Rows] = {}
         self._centred: dict[Source, Source] = {}
-        self.left: dict[Source, str] = {}
+        self.barred: dict[Source, str] = {}
         self._batches = count()
 
     def of_tokens(self, coefficient: Jet) -> Rows:
@@ -60,10 +61,13 @@ class Layer:
 
     def is_of_tokens(self, source: Source) -> bool:
         """Return whether a source consists of columns of the tokens."""
-        return source.whole is self.source or source.whole in self._parts.values()
+        base = (source.copied or source).whole
+        return base is self.source or base in self._parts.values()
 
     def centred(self, s: Source) -> Source:
         """Return a source less its means."""
+        if s.gram is not None:
+            raise LimitError("means of hidden units, which need not vanish, have no rule")
         if not s.space.grows:
             raise LimitError("means over a fixed number of columns are random of order one")
         if s.whole is not s:
@@ -107,15 +111,24 @@ class Layer:
         less = a.scaled(-1.0 * s.space.ratio**-1.0, whole.M)
         return Jet(a, whole.shape, whole.M, whole.D, whole.G, a.plus(whole.E, less), whole.power)
 
+    def groups_of(self, s: Source, spaces: tuple[Space, ...]) -> list[Source]:
+        """Return a projection as a direct sum: the weights have independent groups of columns."""
+        if (s, spaces) not in self._groups:
+            self._groups[s, spaces] = [
+                Source(space, s.rows, s.parent, (*s.batch, k), s.gram, entries=s.entries)
+                for k, space in enumerate(spaces)
+            ]
+        return self._groups[s, spaces]
+
     def with_unit_rows(self, x: Rows, unit: Rows) -> Rows:
         """Return unit rows of a fixed number of columns, the first ones that these rows had."""
         sources = [s for s, _ in x.parts]
         if all(self._unit.get(s) is x for s in sources) and x.unit is not None:
             return x.unit
-        if any(s in self.left or any(s in key for key in self._products) for s in sources):
+        if any(s in self.barred or any(s in key for key in self._products) for s in sources):
             raise LimitError(_WITH_AND_WITHOUT_NORM)
         self._unit.update(dict.fromkeys(sources, x))
-        self.left.update(dict.fromkeys(sources, _WITH_AND_WITHOUT_NORM))
+        self.barred.update(dict.fromkeys(sources, _WITH_AND_WITHOUT_NORM))
         x.unit = unit
         return unit
 
@@ -126,12 +139,12 @@ class Layer:
 
     def _product(self, s: Source, t: Source, mode: int) -> Jet:
         a, size, grows = self.algebra, (s.rows, t.rows), s.space.grows
-        if s.copied is not None and t.copied is not None:
-            return self.product(s.copied, t.copied, mode)
+        if s.copied is not None or t.copied is not None:
+            return self.product(s.copied or s, t.copied or t, mode)
         if s is not t and s.entries & t.entries:
             raise LimitError(_TWO_FUNCTIONS)
-        if s in self.left or t in self.left:
-            raise LimitError(self.left.get(s) or self.left[t])
+        if s in self.barred or t in self.barred:
+            raise LimitError(self.barred.get(s) or self.barred[t])
         if s is t and self.is_of_tokens(s):
             return Jet(a, size, a.identity(s.rows))
         if s is t and not grows:

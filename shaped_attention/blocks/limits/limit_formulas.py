@@ -270,7 +270,10 @@ def limit_formulas(block: Block, tokens: int = 2) -> LimitFormulas:
     if not is_zero(found.decay):
         lines.append((Symbol("c", "c"), f.number(found.decay)))
     if z:
-        sizes = ", ".join(f"{y.text[1:]} ({x.rows}, {x.columns})" for x, y in z.items())
+        sizes = ", ".join(
+            f"{y.text[1:]} ({x.rows}, {x.columns})" + ", symmetric as B" * x.symmetric
+            for x, y in z.items()
+        )
         remarks.append(f"independent Brownian motions: {sizes}")
     # What a name stands for comes after its use.
     named = sorted(reversed(writer.lines), key=lambda line: line[0].text[0])

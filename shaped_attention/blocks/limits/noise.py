@@ -234,10 +234,10 @@ class Noise:
     def _weighted(self, x: Term, matrix: Small) -> Term:
         a, column, row = self.algebra, matrix.shape[1] == 1, matrix.shape[0] == 1
 
-        def entrywise(u: Matrix, v: Matrix) -> Small:
+        def of(name: str, u: Matrix, v: Matrix) -> Term:
             found = a.times(u, v)
-            assert found is not None
-            return found
+            parts: dict[str, Any] = {name: found}
+            return replace(x, number=0.0) if found is None else replace(x, **parts)
 
         if x.shape[1] == 1 and not column:
             # A column of noise times a matrix.
@@ -246,18 +246,18 @@ class Noise:
             raise LimitError("a row of noise times a matrix has no rule: transpose it")
         bare = x.left is None and x.right is None and not x.summed
         if bare and x.weight is None and column:
-            return replace(x, L=entrywise(x.L, matrix))
+            return of("L", x.L, matrix)
         if bare and x.weight is None and row:
-            return replace(x, R=entrywise(x.R, a.transposed(matrix)))
+            return of("R", x.R, a.transposed(matrix))
         if bare or (column and x.left is None):
-            return replace(x, weight=entrywise(weight_of(a, x), matrix))
+            return of("weight", weight_of(a, x), matrix)
         if column:
-            return replace(x, left=entrywise(x.left, matrix))
+            return of("left", x.left, matrix)
         if row and x.right is not None:
-            return replace(x, right=entrywise(x.right, matrix))
+            return of("right", x.right, matrix)
         if x.summed and x.left is None:
             right = a.identity(x.L.shape[0]) if x.right is None else x.right
-            return replace(x, right=entrywise(right, matrix))
+            return of("right", right, matrix)
         raise LimitError(MIXED)
 
     def trace(self) -> Noise:
@@ -282,19 +282,6 @@ class Noise:
         return self.each(one)
 
     def diagonal(self) -> Noise:
-        """Return the diagonal, a column."""
-        a = self.algebra
-
-        def one(x: Term) -> Term:
-            if x.left is not None or x.right is not None or x.summed:
-                raise LimitError(MIXED)
-            size = x.shape[0]
-            weight = a.times(weight_of(a, x), a.identity(size))
-            return replace(x, weight=weight, summed=True, right=a.ones(size, 1), shape=(size, 1))
-
-        return self.each(one)
-
-    def row_diagonal(self) -> Noise:
         """Return the diagonal of a square noise, also of one that was multiplied, a column."""
         a = self.algebra
 
@@ -332,7 +319,8 @@ def as_diagonal(a: Algebra, x: Term) -> Term:
     if x.shape[1] == 1 and x.summed and x.left is None:
         over = a.ones(x.shape[0], 1) if x.right is None else a.row_sums(x.right)
         weight = a.times(weight_of(a, x), over)
-        return replace(x, weight=weight, right=None, shape=square)
+        number = 0.0 if weight is None else x.number
+        return replace(x, weight=weight, right=None, shape=square, number=number)
     if x.shape[1] == 1 and not x.summed and x.weight is None and x.left is None:
         return replace(x, summed=True, right=None, shape=square)
     raise LimitError(MIXED)

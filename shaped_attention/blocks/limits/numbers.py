@@ -281,7 +281,8 @@ class TestedParameters(Parameters):
             return number
         if number != 0.0:
             number = math.copysign(min(max(abs(number), _SMALLEST), _LARGEST), number)
-        place = zlib.crc32(f"{type(self._block).__name__}.{name}".encode()) / 2**32
+        words = f"{type(self._block).__name__}.{self._place}.{name}"
+        place = zlib.crc32(words.encode()) / 2**32
         away = _NEARBY * (0.5 + place)
         low, high = ranges_of(self._block).get(name, (-math.inf, math.inf))
         for moved in (number * (1.0 - away), number * (1.0 + away), number + away, number - away):

@@ -8,6 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.blocks.limits.numbers import LimitError
+
 Matrix = NDArray[np.float64]
 
 _ROUNDING = 1e-15
@@ -23,11 +25,13 @@ def modes_of_table(table: Matrix, share: float) -> tuple[Matrix, ...]:
 
     even or odd functions of a - b: the eigenvectors of the even and the odd part of r(x - y).
     """
-    pairs = table.shape[1] // 2
-    first, second = table[0], table[min(1, len(table) - 1)]
-    angles = np.arctan2(second[pairs:], second[:pairs])
-    strength = float(np.hypot(first[0], first[pairs])) ** 4
-    return _modes(tuple(angles.tolist()), share, len(table), strength)
+    pairs, count = table.shape[1] // 2, len(table)
+    turns = table[:, :pairs] + 1j * table[:, pairs:]
+    step = turns[min(1, count - 1)] / turns[0]
+    if not np.allclose(turns, turns[0] * step ** np.arange(count)[:, None], atol=1e-9):
+        raise LimitError("a rotation must turn each token by the same angle more than the last")
+    strength = float(np.abs(turns[0, 0])) ** 4
+    return _modes(tuple(np.angle(step).tolist()), share, count, strength)
 
 
 @lru_cache(maxsize=64)

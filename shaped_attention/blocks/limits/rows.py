@@ -43,7 +43,10 @@ class Rows(Extended):
     @property
     def spaces(self) -> list[Space]:
         """The spaces of which the columns are a direct sum."""
-        return [s.real() for s in self._spaces]
+        real = [s.real() for s in self._spaces]
+        if len(set(real)) < len(real):
+            raise LimitError("parts of a direct sum meet in one space")
+        return real
 
     @property
     def shape(self) -> tuple[int, Any]:
@@ -181,10 +184,8 @@ class Rows(Extended):
         for s, c in self.parts:
             if s.parent is None or any(s in key for key in layer._products):
                 raise LimitError("rows of different direct sums meet")
-            layer.left[s] = "rows are used as a whole and as a direct sum"
-            for k, space in enumerate(spaces):
-                group = Source(space, s.rows, s.parent, (*s.batch, k), s.gram, entries=s.entries)
-                parts.append((group, c))
+            layer.barred[s] = "rows are used as a whole and as a direct sum"
+            parts += [(group, c) for group in layer.groups_of(s, tuple(spaces))]
         return Rows(layer, parts, self.count, spaces)
 
     def without_shift(self) -> Rows:
@@ -252,7 +253,7 @@ def joined(rows: Sequence[Any]) -> Rows:
             here = [(s, c) for s, c in x.parts if s.space is space]
             if space in spaces:
                 space = Space(space.size)
-                here = [(Source(space, s.rows, gram=s.gram, copied=s), c) for s, c in here]
+                here = [(s.copy(space), c) for s, c in here]
             parts += here
             spaces.append(space)
     return Rows(rows[0].layer, parts, rows[0].count, spaces)

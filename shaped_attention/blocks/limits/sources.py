@@ -68,6 +68,14 @@ class Source:
         self._space, self.rows, self.parent, self.batch = space, rows, parent, batch
         self.gram, self.copied, self.entries = gram, copied, entries
 
+    def copy(self, space: Space) -> Source:
+        """Return the same source in another space of a direct sum."""
+        whole = None if self.whole is self else self.whole
+        return Source(
+            space, self.rows, gram=self.gram, copied=self.copied or self, entries=self.entries,
+            whole=whole,
+        )  # fmt: skip
+
     @property
     def space(self) -> Space:
         """The space of its columns."""
