@@ -17,7 +17,7 @@ from shaped_attention.samplers.specification import MEMORY_BUDGET, Specification
 SHARE = 0.5
 """Share of a device's free memory that a run may take: scratch memory and gaps are on top."""
 
-_LIMIT = {"direct": 12, "torchsde": 14, "clock": 24}
+_LIMIT = {"clock": 27, "torchsde": 17, "direct": 16}
 """Matrices (m, m) of a step of the limit in torch, by its method."""
 
 _UNTRACED = 40
@@ -103,7 +103,7 @@ def check_kept(spec: Specification, numbers: int) -> None:
 def of_torch(spec: Specification) -> float:
     """Return the bytes of a path that torch moves by the descriptions of its blocks.
 
-    In the limit they are a number of matrices (m, m), 24 by the clock, 14 by torchsde and 12
+    In the limit they are a number of matrices (m, m), 27 by the clock, 17 by torchsde and 16
     otherwise. In the chain they follow from the program of a layer: what it has at a time, some of
     which torch frees later; its widest matrix, that of the heads side by side, with its parts; or
     `HIDDEN_AT_A_TIME` hidden units with their random numbers.

@@ -79,7 +79,7 @@ DERIVED_LIMITS = [
     ),
     _mutant(
         "with-and-without-a-norm", "layer",
-        "        self.left.update(dict.fromkeys(sources, _WITH_AND_WITHOUT_NORM))\n", "", _RANDOM,
+        "        self.barred.update(dict.fromkeys(sources, _WITH_AND_WITHOUT_NORM))\n", "", _RANDOM,
     ),
     _mutant(
         "formula-of-a-transpose", "formulas", "mT for x in reversed(self.items)",

@@ -149,9 +149,9 @@ class CopiedRows(Extended):
         """Return a small matrix of equal entries, the same for all copies."""
         return self.stacked.new_full(size, value)
 
-    def of_entries(self, function: Callable[[Any], Any]) -> CopiedRows:
+    def map_entries(self, function: Callable[[Any], Any]) -> CopiedRows:
         """Return a function of the entries."""
-        return self._with(self.stacked.of_entries(function))
+        return self._with(self.stacked.map_entries(function))
 
     def mean(self, *args: Any, **named: Any) -> Any:
         """Raise LimitError, as rows do."""

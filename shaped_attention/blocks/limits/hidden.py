@@ -71,7 +71,7 @@ class Activated(Extended):
             return _expanded(self.base, self._function, small.M)
         return _general(self.base, self._function, known_gram(self.base))
 
-    def of_entries(self, function: Callable[[Any], Any]) -> Activated:
+    def map_entries(self, function: Callable[[Any], Any]) -> Activated:
         """Return a function of the values."""
         return self._then(function)
 

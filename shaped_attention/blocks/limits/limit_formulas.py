@@ -18,6 +18,7 @@ from shaped_attention.blocks.limits.noise import Gaussian, Term, gaussians
 from shaped_attention.blocks.limits.numbers import is_zero
 from shaped_attention.blocks.limits.polynomials import ONE
 from shaped_attention.blocks.limits.shadows import Array, Small
+from shaped_attention.checks import argument_error, check_count
 
 _LONG = 24
 """Number of characters from which a matrix that occurs more than once has a name."""
@@ -238,6 +239,9 @@ def limit_formulas(block: Block, tokens: int = 2) -> LimitFormulas:
     G = 0: nothing raises the rank of V
     independent Brownian motions: Z1 (2, 2)
     """
+    if not isinstance(block, Block):
+        raise argument_error("block", "a block", block)
+    check_count("tokens", tokens)
     limit: Limit | str = block.limit
     if isinstance(limit, str):
         raise ValueError(f"layer contains {block!r}, which has no limit: {limit}")

@@ -107,7 +107,7 @@ class Rows(Extended):
             result: Rows = other.times_rows(self)
             return result
         if other is self:
-            return self.of_entries(lambda x: x * x)
+            return self.map_entries(lambda x: x * x)
         if isinstance(other, Rows):
             raise LimitError(
                 "rows times rows are nonlinear at infinite width; a gate must tend to a constant"
@@ -196,7 +196,7 @@ class Rows(Extended):
             self._plain = self.like(self.parts)
         return self._plain
 
-    def of_entries(self, function: Callable[[Any], Any]) -> Any:
+    def map_entries(self, function: Callable[[Any], Any]) -> Any:
         """Return a function of the entries."""
         from shaped_attention.blocks.limits.hidden import function_of
 
