@@ -449,6 +449,7 @@ REFUSED = {
     "must be smooth there": hidden(
         lambda x, n: x + of_entries(lambda y: leaky(y, 1.0, -1.0), x / n**0.5)
     ),
+    "as many columns as the tokens": lambda p, t, pr: pr(t, t.shape[-1] // 2) / t.shape[-1] ** 0.5,
     "joined twice": lambda p, t, pr: columns(concatenate([t, t]), t.shape[-1], 2 * t.shape[-1]),
     "with and without a norm": lambda p, t, pr: with_unit_keys(p, t, pr, size=8, again=True),
 }

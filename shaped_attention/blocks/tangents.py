@@ -96,8 +96,8 @@ class TangentLimit(Limit):
         return self._moved(lambda x: self.values.noise_drift(p.inner, x), factor)
 
     def decay(self, p: Parameters) -> Any:
-        """Return the rate of the values; decay is linear."""
-        return self.values.decay(p.inner)
+        """Return the rate of the copies; decay is linear."""
+        return self.copies.decay(p.inner)
 
     def check(self, tokens: int) -> None:
         """Check the limit of the values."""
@@ -120,10 +120,6 @@ class _Drawn(Numbers):
         if key not in self._drawn:
             self._drawn[key] = self._numbers.normal(name, rows, columns, head)
         return self._drawn[key]
-
-    def inside(self, index: int) -> Numbers:
-        """Return the numbers of a block inside this one."""
-        return self._numbers.inside(index)
 
 
 def split(rows: M, parts: int) -> list[M]:

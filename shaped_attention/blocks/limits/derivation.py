@@ -89,6 +89,8 @@ class Derivation:
             raise LimitError("the branch must return rows, as many as there are tokens")
         branch.check_plain()
         branch.check_means()
+        if branch.shape[1] != self.layer.width:
+            raise LimitError("the branch must have as many columns as the tokens")
         # A given skip weight is sqrt(1 - gamma^2): `reasons` checks it, norms see to it.
         given_skip = getattr(block, "skip", None) is not None
         skip = sqrt(1.0 - known.gamma**2) if given_skip else block.skip_weight(known)

@@ -44,6 +44,7 @@ class Activated(Extended):
 
     def __init__(self, base: Rows, function: Callable[[Any], Any]) -> None:
         self.base, self._function = base, function
+        self._rows: Rows | None = None
 
     @property
     def shape(self) -> tuple[int, Any]:
@@ -62,7 +63,12 @@ class Activated(Extended):
         return function(*(rows if x is self else x for x in args), **named)
 
     def rows(self) -> Rows:
-        """Return the expansion."""
+        """Return the expansion, one for all uses."""
+        if self._rows is None:
+            self._rows = self._expansion()
+        return self._rows
+
+    def _expansion(self) -> Rows:
         small = inner(self.base, self.base) * self.base.spaces[0].size ** -1.0
         if len(self.base.spaces) > 1:
             raise LimitError("a function of entries acts on rows of one space, before they join")

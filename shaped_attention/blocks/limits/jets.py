@@ -288,7 +288,8 @@ class Jet(Extended):
         lead = a.zeros(u.shape) if u.M is None else u.M
 
         def weights(y: NDArray[Any]) -> NDArray[Any]:
-            u = np.where(seen, np.exp(y - y.max()), 0.0)
+            largest = np.where(seen, y, -np.inf).max(1, keepdims=True)
+            u = np.where(seen, np.exp(np.minimum(y - largest, 0.0)), 0.0)
             return u / u.sum(1, keepdims=True)
 
         name = ("softmax", seen.tobytes())
