@@ -116,6 +116,10 @@ class Derivation:
             parts[tokens] = parts[tokens] + old if tokens in parts else old
             weights, whole = {}, np.zeros_like(F.shadow @ F.shadow.T)
             for s, c in parts.items():
+                if s.gram is not None and c.M is not None:
+                    raise LimitError(
+                        f"hidden units are nonlinear at infinite width: {_FIRST_ORDER}"
+                    )
                 gram = np.eye(s.rows) if s.gram is None else s.gram.shadow
                 if c.M is not None:
                     mean = c.M.shadow @ gram @ c.M.shadow.T
@@ -127,10 +131,6 @@ class Derivation:
             apart.append(whole)
             for s, c in parts.items():
                 w = weights[s]
-                if s.gram is not None and c.M is not None:
-                    raise LimitError(
-                        f"hidden units are nonlinear at infinite width: {_FIRST_ORDER}"
-                    )
                 if c.D is not None:
                     along = c.D if s.gram is None else a.product(c.D, s.gram)
                     outer = a.product(along, a.transposed(c.D))
