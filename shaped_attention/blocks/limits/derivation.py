@@ -114,12 +114,10 @@ class Derivation:
                 raise LimitError("tokens are added without their means")
             old = Jet(a, F.shape, F).scaled(skip)
             parts[tokens] = parts[tokens] + old if tokens in parts else old
+            if any(s.gram is not None and c.M is not None for s, c in parts.items()):
+                raise LimitError(f"hidden units are nonlinear at infinite width: {_FIRST_ORDER}")
             weights, whole = {}, np.zeros_like(F.shadow @ F.shadow.T)
             for s, c in parts.items():
-                if s.gram is not None and c.M is not None:
-                    raise LimitError(
-                        f"hidden units are nonlinear at infinite width: {_FIRST_ORDER}"
-                    )
                 gram = np.eye(s.rows) if s.gram is None else s.gram.shadow
                 if c.M is not None:
                     mean = c.M.shadow @ gram @ c.M.shadow.T
