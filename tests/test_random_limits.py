@@ -13,8 +13,8 @@ from scipy import stats
 
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.theory.moments import linear_diffusion, moments
+from tests.one_layer import Drawn
 from tests.random_limits import TOKENS, RandomLimit
-from tests.test_derived_limits import Drawn
 
 X = np.random.default_rng(5).normal(size=(TOKENS, 5))
 V0 = torch.tensor(X @ X.T / 5.0 + 0.2 * np.eye(TOKENS))

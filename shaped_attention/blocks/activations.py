@@ -94,7 +94,7 @@ def _imported(name: str) -> Activation:
 
 
 def of_entries(function: Activation, x: M) -> M:
-    """Return a function of the entries; rows of which none is drawn are told that it is one."""
+    """Apply a function entry by entry; undrawn rows take it as a whole (`map_entries`)."""
     known = getattr(x, "map_entries", None)
     found: M = function(x) if known is None else known(function)
     return found

@@ -49,7 +49,7 @@ from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit, NormTerms
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.blocks.reasons import limit_of
-from shaped_attention.numerics.primitives import M, Numbers, concatenate, lower, sqrt
+from shaped_attention.numerics.primitives import M, concatenate, lower, sqrt
 
 _RELAXED = 1e-15
 """Relative change of V at which the variances have relaxed."""
@@ -119,6 +119,16 @@ class SandwichLimit(Limit, NormTerms):
         return lower(concatenate([sqrt(skip) * factor, sqrt(square) * branch]))
 
 
+def _of_inner(name: str) -> Any:
+    """Return a method that asks the limit of the un-normalised block."""
+
+    def method(self: NormalisedLimit, p: Parameters, *args: Any) -> Any:
+        limit, q = self._inner(p)
+        return getattr(limit, name)(q, *args)
+
+    return method
+
+
 class NormalisedLimit(SandwichLimit):
     """Drift and noise of the un-normalised block; the layer's step normalises the result."""
 
@@ -133,35 +143,10 @@ class NormalisedLimit(SandwichLimit):
             inner = Reweighted(inner, gamma / weight)
         return limit_of(self.inner), inner
 
-    def linear_rate(self, p: Parameters) -> Any:
-        """Return the rate of the un-normalised block."""
-        limit, q = self._inner(p)
-        return limit.linear_rate(q)
-
-    def factor_drift(self, p: Parameters, factor: M) -> M | None:
-        """Return the drift of F."""
-        limit, q = self._inner(p)
-        return limit.factor_drift(q, factor)
-
-    def factor_noise(self, p: Parameters, factor: M, numbers: Numbers) -> M | None:
-        """Return the noise of F."""
-        limit, q = self._inner(p)
-        return limit.factor_noise(q, factor, numbers)
-
-    def growth(self, p: Parameters, v: M) -> M | None:
-        """Return the growth."""
-        limit, q = self._inner(p)
-        return limit.growth(q, v)
-
-    def decay(self, p: Parameters) -> Any:
-        """Return the rate of decay."""
-        limit, q = self._inner(p)
-        return limit.decay(q)
-
-    def variance_noise(self, p: Parameters, v: M) -> M | None:
-        """Return the covariance rates of dV_aa and dV_bb."""
-        limit, q = self._inner(p)
-        return limit.variance_noise(q, v)
+    linear_rate, factor_drift, factor_noise, growth, decay, variance_noise = map(
+        _of_inner,
+        ("linear_rate", "factor_drift", "factor_noise", "growth", "decay", "variance_noise"),
+    )
 
 
 class Relaxation(Limit):

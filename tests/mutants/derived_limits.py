@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _FOLDER = "shaped_attention/blocks/limits/"
 _TEST = "test_derived_limits.py::test_drift_and_diffusion_are_the_closed_forms"
-_LAYERS = "test_derived_limits.py::test_new_blocks_against_one_layer"
+_LAYERS = "test_limits_against_layers.py::test_new_blocks_against_one_layer"
 _CLOCK = "test_derived_limits.py::test_what_the_clock_and_norms_need_is_the_sum_over_increments"
 _RATE = "test_derived_limits.py::test_the_rate_of_weights"
 _RANDOM = "test_random_limits.py::test_limits_of_random_branches"

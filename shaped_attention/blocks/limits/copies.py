@@ -38,7 +38,7 @@ class Each(Extended):
 
     @property
     def mT(self) -> Each:
-        """The transposes."""
+        """The transpose of each."""
         return self._each(lambda x: x.mT, self)
 
     def __add__(self, other: Any) -> Each:

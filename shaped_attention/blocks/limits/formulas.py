@@ -141,7 +141,7 @@ def _root(x: Sum, exponent: Fraction, tex: bool) -> str:
 
 
 def _loose(x: Item) -> bool:
-    """Return whether it needs parentheses beside other factors."""
+    """Return whether a factor needs parentheses in a product."""
     return isinstance(x, Sum) or (isinstance(x, Function) and x.name in ("o", "/"))
 
 
@@ -233,7 +233,7 @@ def as_product(x: Sum) -> Product:
 
 
 def _common(terms: Sequence[Product], place: int) -> Item | None:
-    """Return the first or last factor that all terms have, None if there is none."""
+    """Return the first or last factor if all terms share it, else None."""
     if not all(y.items for y in terms):
         return None
     items = {y.items[place] for y in terms}

@@ -94,7 +94,7 @@ class Layer:
         return Rows(self, parts, x.count, [space])
 
     def product(self, s: Source, t: Source, mode: int = 0) -> Jet:
-        """Return S T^T / N; each mode of a rotation has a Gaussian of its own."""
+        """Return S T^T / N; each mode of a rotation has its own Gaussian matrix."""
         if s.whole is not s or t.whole is not t:
             return self._of_centred(s.whole, t.whole, mode)
         if (t, s, mode) in self._products:
