@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
@@ -34,6 +34,7 @@ from shaped_attention.blocks.parameters import Parameters, traced
 from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.numerics.forward import pushed
 from shaped_attention.numerics.graph import Graph, Matrix
+from shaped_attention.numerics.named_numbers import DrawnOnce
 from shaped_attention.numerics.primitives import M, Numbers, column_sums, row_squares, sqrt
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.samplers.steps import NumbersAt, Parts, explained, flowed, traced_numbers
@@ -127,31 +128,9 @@ def _reusing(numbers_at: NumbersAt) -> NumbersAt:
     places: dict[tuple[int, ...], Numbers] = {}
 
     def at(place: tuple[int, ...]) -> Numbers:
-        return places.setdefault(place, _Reused(numbers_at(place)))
+        return places.setdefault(place, DrawnOnce(numbers_at(place)))
 
     return at
-
-
-class _Reused(Numbers):
-    """Numbers of a block that may be drawn again in the same step, and are then the same."""
-
-    def __init__(self, numbers: Numbers) -> None:
-        self._numbers = numbers
-        self._normals: dict[tuple[str, int], Any] = {}
-        self._inside: dict[int, _Reused] = {}
-
-    def inside(self, index: int) -> Numbers:
-        """Return the numbers of a block inside this one."""
-        if index not in self._inside:
-            self._inside[index] = _Reused(self._numbers.inside(index))
-        return self._inside[index]
-
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
-        """Return standard normals."""
-        key = (name, head)
-        if key not in self._normals:
-            self._normals[key] = self._numbers.normal(name, rows, columns, head)
-        return self._normals[key]
 
 
 def can_explode(pattern: Sequence[Sequence[Block]], tokens: int) -> bool:

@@ -18,6 +18,11 @@ PASS, FAIL, NOT_TESTED, UNRESOLVED = "pass", "fail", "not tested", "unresolved"
 
 Array = NDArray[np.float64]
 
+ERRORS = (
+    ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""Errors of a block's descriptions, which fail a check."""
+
 
 @dataclass(frozen=True)
 class Check:
