@@ -54,16 +54,15 @@ def test_right_blocks_pass(name):
     skipped = len(report.table) - len(tested)
     total = f"0 of {len(tested)} checks failed"
     assert str(report).endswith(f"\n{total}, {skipped} not tested" if skipped else f"\n{total}")
-    assert len(tested) >= 2
+    assert tested
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1.0])
 @pytest.mark.parametrize("block", [sa.ShapedAttention, sa.ShapedMLP])
 def test_blocks_at_an_end_of_their_range_pass(block, gamma):
-    """At gamma = 0 nothing moves; at 1 the weight of the skip connection has no derivative."""
+    """At gamma = 0 nothing moves; at 1 nothing is left of the tokens."""
     report = sa.check_block(block(gamma), V0, samples=200)
     assert report.ok, str(report)
-    assert "derivatives of the chain" in {x.name for x in report.table if x.outcome == "pass"}
 
 
 def test_the_summary_counts_the_checks_that_ran():
@@ -104,14 +103,6 @@ class WrongRoot(OwnRoot, Linear):
 
 
 @dataclass(frozen=True)
-class FromSelf(Linear):
-    strength: float = bounded(0.0, 2.0, default=1.0)
-
-    def branch(self, p, tokens, project):
-        return (self.strength / p.strength) * super().branch(p, tokens, project)
-
-
-@dataclass(frozen=True)
 class Torch(OwnRoot, Linear):
     def root(self, p, factor, numbers, width):
         return torch.abs(factor)
@@ -122,7 +113,6 @@ WRONG = {
     "drift": (with_limit_of(LinearAttention(0.6, 0.5), Steeper), {DRIFT, DIFFUSION}),
     "rate": (with_limit_of(Linear(0.5), Twice), {DIFFUSION}),
     "root": (WrongRoot(0.5), {"branch against chain", DRIFT, DIFFUSION}),
-    "derivative": (FromSelf(0.5), {"derivatives of the chain"}),
     "torch": (Torch(0.5), {"branch against chain"}),
 }
 

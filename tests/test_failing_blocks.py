@@ -42,8 +42,14 @@ class BrokenLimit(Limit):
     def __init__(self, block):
         self.block = block
 
+    def linear_rate(self, p):
+        return p.gamma**2
+
     def factor_noise(self, p, factor, numbers):
         return self.block._fail(factor)
+
+    def noise_drift(self, p, factor):
+        return 0.0 * factor
 
 
 def global_state():

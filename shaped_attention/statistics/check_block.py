@@ -11,7 +11,6 @@ from shaped_attention.blocks.parameters import resolved, scheduled
 from shaped_attention.checks import argument_error, check_count, with_types
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.samplers.specification import common_groups
-from shaped_attention.statistics.block_checks.derivatives import derivatives
 from shaped_attention.statistics.block_checks.networks import networks
 from shaped_attention.statistics.block_checks.report import (
     ERRORS,
@@ -25,7 +24,6 @@ from shaped_attention.statistics.block_checks.wide_layer import wide_layer
 _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
     ("branch against chain", networks),
     ("drift from one wide layer and diffusion from one wide layer", wide_layer),
-    ("derivatives", derivatives),
 )
 
 
@@ -34,12 +32,10 @@ def check_block(block: Block, v0: ArrayLike, *, samples: int = 2000, seed: int =
     """Check whether networks, chain and limit of a block agree with each other.
 
     Each check states the size of an error that it would have noticed. It compares networks of real
-    weights with the chain, one wide layer with drift and diffusion, and derivatives of paths with
-    finite differences, which differ where a branch takes a parameter from `self` in place of `p`.
-    Drift and diffusion are unresolved if errors of a tenth of their largest entry cannot be seen:
-    for the drift within 20 s of processor time per covariance, for the diffusion with a fixed
-    number of samples. It cannot know whether `branch` is the intended model; for that, compare with
-    `symbolic` and exact laws.
+    weights with the chain, and one wide layer with drift and diffusion. These are unresolved if
+    errors of a tenth of their largest entry cannot be seen: for the drift within 20 s of processor
+    time per covariance, for the diffusion with a fixed number of samples. It cannot know whether
+    `branch` is the intended model; for that, compare with `symbolic` and exact laws.
 
     Parameters
     ----------
