@@ -225,11 +225,6 @@ def test_unknown_keywords_are_refused():
     message = r"^simulate_chain\(\) has no argument 'widht'; did you mean 'width'\?$"
     with pytest.raises(TypeError, match=message):
         sa.simulate_chain(sa.ShapedAttention(0.3), V0, widht=3)
-    message = r"^ShapedAttention\(\) has no argument 'gama'; did you mean 'gamma'\?$"
-    with pytest.raises(TypeError, match=message):
-        sa.ShapedAttention(gama=0.3)
-    with pytest.raises(TypeError, match=r"^ShapedAttention\(\) missing .* 'gamma'$"):
-        sa.ShapedAttention()
 
 
 def test_the_error_of_a_text_asks_for_a_number():

@@ -32,8 +32,7 @@ BLOCKS = {
     "rope and biases": ShapedAttention(
         0.6,
         0.5,
-        rope=10.0,
-        rope_share=0.5,
+        rope=sa.Rope(10.0, 0.5),
         head_size=8,
         heads=2,
         kv_heads=1,

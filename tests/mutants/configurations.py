@@ -108,8 +108,8 @@ CONFIGURATIONS = [
     Mutant(
         "qk-norm-eps-of-weights-of-variance-one",
         "shaped_attention/architectures/parts.py",
-        "qk_norm_eps / inner",
-        "qk_norm_eps",
+        "qk_norm.eps / inner",
+        "qk_norm.eps",
         (
             "test_describe.py::test_positions_padding_and_norms_of_queries_are_described"
             "[qwen3-8b-changes3-QK-norm over a head (eps 6.1e-06 for queries and keys of mean "
