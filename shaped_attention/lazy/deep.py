@@ -40,12 +40,7 @@ Measure: TypeAlias = Callable[[LayerGradients], dict[str, Any]]
 class PassedLayer:
     """A layer through which some samples have passed, and what the backward pass needs.
 
-    Attributes
-    ----------
-    source
-        Where its random numbers come from.
-    border
-        The border above it, where the next layer begins.
+    Its random numbers come from `source`; the next layer begins above its `border`.
     """
 
     def __init__(

@@ -24,24 +24,11 @@ Shape = tuple[int, int]
 class Node:
     """One operation of the graph.
 
-    Attributes
-    ----------
-    kind
-        Name of the operation (see `operations`), "input" or "constant".
-    inputs
-        Nodes whose values are its inputs.
-    shape
-        Rows and columns of its value.
-    scalars, integers
-        Parameters of the operation.
-    lower
-        Whether the value is lower triangular by construction.
-    data
-        Entries of a constant.
-    address
-        Address of random numbers, from which their key is derived.
-    inside
-        Trace and result of the activation, for an activated Gram matrix.
+    `kind` is the name of the operation (see `operations`), "input" or "constant"; `inputs` are the
+    nodes whose values it takes, `shape` rows and columns of its value, and `scalars` and `integers`
+    its parameters. A value that is `lower` is lower triangular by construction. A constant has its
+    entries as `data`, random numbers the `address` from which their key is derived, and an
+    activated Gram matrix the trace and the result of the activation, `inside`.
     """
 
     kind: str

@@ -29,22 +29,10 @@ def gradients(
 ) -> dict[Node, Matrix]:
     """Take gradients back to the nodes of some matrices.
 
-    Parameters
-    ----------
-    above
-        Pairs of a matrix and its gradient.
-    below
-        Matrices at which the way back ends.
-
-    Returns
-    -------
-    The gradients of the nodes of `below` that the matrices above depend on. `of_matrix` returns
-    that of a matrix.
-
-    Raises
-    ------
-    ValueError
-        If an operation on the way has no derivative, as factorisations.
+    `above` are pairs of a matrix and its gradient; the way back ends at the matrices `below`.
+    Return the gradients of the nodes of these that the matrices above depend on; `of_matrix`
+    returns that of a matrix. Raise ValueError if an operation on the way has no derivative, as
+    factorisations.
     """
     known: dict[Node, Matrix] = {}
     ends = {x.node for x in below}

@@ -262,8 +262,8 @@ PROGRAMS = [
     Mutant(
         "large-paths-of-the-first-sample",
         "shaped_attention/samplers/steppers/blas.py",
-        "paths.state[k], paths.first + k, point",
-        "paths.state[k], paths.first + 0 * k, point",
+        "inputs, paths.first + k, step",
+        "inputs, paths.first + 0 * k, step",
         ("test_large.py::test_stopping",),
     ),
     Mutant(
