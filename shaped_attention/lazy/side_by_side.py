@@ -100,10 +100,8 @@ class SideBySide(Matrix):
         for x in self._products:
             _ = x.parts
         assert self._split is not None
-        parts = [
-            part for number in sorted(self._images_of) for part in self._images_of[number].parts
-        ]
-        self._revealed[0].append(self._split[0], Rows(self._sum, tuple(parts)))
+        parts = tuple(part for k in sorted(self._images_of) for part in self._images_of[k].parts)
+        self._revealed[0].append(self._split[0], Rows(self._sum, parts))
         self.rows, self._split = None, None
         self._products.clear()
         self._images_of.clear()

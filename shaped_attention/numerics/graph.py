@@ -197,18 +197,17 @@ class Matrix(Operand):
             raise ValueError(
                 f"matrices of shapes {self.shape} and {other.shape} cannot be multiplied"
             )
+        number = product(self.coefficient, other.coefficient)
         if inner == columns and other.node.is_identity:
-            return Matrix(self.graph, self.node, product(self.coefficient, other.coefficient),
-                          self.transposed)  # fmt: skip
+            return Matrix(self.graph, self.node, number, self.transposed)
         if inner == rows and self.node.is_identity:
-            return Matrix(self.graph, other.node, product(self.coefficient, other.coefficient),
-                          other.transposed)  # fmt: skip
+            return Matrix(self.graph, other.node, number, other.transposed)
         turned = int(self.transposed), int(other.transposed)
         lower = not any(turned) and self.node.lower and other.node.lower
         result = self.graph.node(
             "product", (self.node, other.node), (rows, columns), (), turned, lower=lower
         )
-        return Matrix(self.graph, result.node, product(self.coefficient, other.coefficient))
+        return Matrix(self.graph, result.node, number)
 
     def __rmatmul__(self, other: Any) -> Matrix:
         return _matrix(other) @ self

@@ -163,14 +163,6 @@ def _concatenate(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     return result
 
 
-def _diagonal(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return (y.graph.constant(np.eye(y.shape[0])) * g,)
-
-
-def _row_squares(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return (2.0 * (_input(node, y) * g),)
-
-
 def _unit_rows(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     """Project orthogonally to the row and divide by its length; 0 for a row of zeros."""
     length = row_sums(y * _input(node, y))
@@ -201,10 +193,6 @@ def _arc_cosine(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     return (angle * g + y.graph.constant(np.eye(y.shape[0])) * along,)
 
 
-def _softmax(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix | None]:
-    return node.scalars[0] * (y * (g - row_sums(y * g))), None
-
-
 def _rotate(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix | None]:
     turns = node.inputs[1].data
     assert turns is not None
@@ -230,8 +218,10 @@ RULES: dict[str, Rule] = {
     "shift": lambda node, y, g: (node.scalars[0] * g,),
     "product": _product,
     "transpose": lambda node, y, g: (g.mT,), "reshape": _reshape, "columns": _columns,
-    "concatenate": _concatenate, "diagonal": _diagonal, "rotate": _rotate, "softmax": _softmax,
-    "arc_cosine": _arc_cosine, "row_squares": _row_squares,
+    "concatenate": _concatenate, "rotate": _rotate, "arc_cosine": _arc_cosine,
+    "diagonal": lambda node, y, g: (y.graph.constant(np.eye(y.shape[0])) * g,),
+    "softmax": lambda node, y, g: (node.scalars[0] * (y * (g - row_sums(y * g))), None),
+    "row_squares": lambda node, y, g: (2.0 * (_input(node, y) * g),),
     "row_sums": lambda node, y, g: (g,), "column_sums": lambda node, y, g: (g,),
     "unit_rows": _unit_rows, "leaky": _leaky, "sign": lambda node, y, g: (None,),
     "reciprocal": _slope(lambda x, y: -(y * y)), "sqrt": _slope(lambda x, y: 0.5 / y),

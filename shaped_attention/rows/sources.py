@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,9 @@ from shaped_attention.checks import check_count
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.rows.values import Plain
+
+if TYPE_CHECKING:
+    from shaped_attention.rows.spaces import AnySpace, Frame, Open
 
 _MEMORY = 2**33
 """Bytes that rows of one explicit space may take."""
@@ -75,11 +78,11 @@ class Source:
     ) -> None:
         check_count("samples", samples)
         check_count("seed", seed, lowest=0)
-        self.tokens: Any = None
+        self.tokens: AnySpace | None = None
         self.shortens = False
         self.seed, self.samples, self.first, self.memory = seed, samples, first, memory
         self._dtype, self._device = dtype, device
-        self.spaces: list[Any] = []
+        self.spaces: list[Frame | Open] = []
         self.layer: int | None = None
         self._names: set[tuple[int | None, str]] = set()
         self._unnamed: Counter[int | None] = Counter()

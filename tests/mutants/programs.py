@@ -192,8 +192,8 @@ PROGRAMS = [
     Mutant(
         "graph-product-forgets-a-coefficient",
         _GRAPH,
-        "result.node, product(self.coefficient, other.coefficient))",
-        "result.node, self.coefficient)",
+        "Matrix(self.graph, result.node, number)",
+        "Matrix(self.graph, result.node, self.coefficient)",
         ("test_compiled.py::test_sde[attention-5]",),
     ),
     Mutant(
