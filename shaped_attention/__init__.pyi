@@ -8,7 +8,6 @@ from .architectures.simulate import simulate_model
 from .architectures.verdict import verdict
 from .blocks import (
     Block,
-    Limit,
     Normalised,
     Parallel,
     Pattern,
@@ -68,7 +67,6 @@ __all__ = [
     "SGD",
     "Block",
     "Embedding",
-    "Limit",
     "Model",
     "Muon",
     "Norm",

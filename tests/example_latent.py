@@ -26,7 +26,6 @@ class LatentAttention(Block):
     gamma: float = bounded(0.0, 1.0)
     tau0: float = bounded(above=0.0, default=1.0)
     rank: int = 8
-    limit = "a layer changes V by order 1, not 1/n"
 
     def branch(self, p, tokens, project):
         n, r = tokens.shape[-1], self.rank

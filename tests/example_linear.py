@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shaped_attention import Block, Limit, Schedule
+from shaped_attention import Block, Schedule
 from shaped_attention.blocks.parameters import Parameter, bounded
-
-
-class LinearLimit(Limit):
-    """No drift; the cross term 2 gamma^2 (1 - gamma^2) and the Wishart term gamma^4."""
-
-    def linear_rate(self, p):
-        return p.gamma**2 * (2.0 - p.gamma**2)
 
 
 @dataclass(frozen=True)
@@ -20,7 +13,6 @@ class Linear(Block):
     """X' = lambda X + gamma X W / sqrt n."""
 
     gamma: Parameter = bounded(0.0, 1.0)
-    limit = LinearLimit()
 
     def branch(self, p, tokens, project):
         n = tokens.shape[-1]

@@ -363,7 +363,7 @@ def test_explosion_probability_asks_for_a_layer_of_ones_own():
 def test_a_layer_without_second_order_still_runs(monkeypatch):
     limit = type(BLOCKS["full"].limit)
     monkeypatch.setattr(limit, "noise_drift", lambda self, p, factor: None)
-    with pytest.warns(UserWarning, match="the limit of ShapedAttention has no noise_drift"):
+    with pytest.warns(UserWarning, match="the noise of ShapedAttention has no derivative"):
         plain = run(BLOCKS["full"])
     monkeypatch.undo()
     assert np.isfinite(plain.V).all()

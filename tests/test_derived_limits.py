@@ -20,9 +20,8 @@ from figures.blocks.attentions import (
     Sigmoid,
     TalkingHeads,
 )
-from shaped_attention.blocks.limit import unit_increments
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.theory.moments import moments
+from shaped_attention.theory.moments import moments, unit_noise
 from tests import closed_forms
 from tests import new_attentions as new
 
@@ -123,12 +122,12 @@ def test_what_the_clock_and_norms_need_is_the_sum_over_increments(name):
     direction = direction + direction.mT
     along, second, rates, eps = 0.0, torch.zeros_like(factor), 0.0, 1e-5
     root = torch.linalg.cholesky(v)
-    for unit in unit_increments(limit, p, factor) or ():
-        noise = limit.factor_noise(p, factor, unit)
+    of_root = unit_noise(limit, p, root)
+    for k, noise in enumerate(unit_noise(limit, p, factor) if of_root is not None else ()):
         along = along + 4.0 * (direction @ factor * noise).sum() ** 2
-        moved = [limit.factor_noise(p, factor + e * noise, unit) for e in (eps, -eps)]
+        moved = [unit_noise(limit, p, factor + e * noise)[k] for e in (eps, -eps)]
         second = second + (moved[0] - moved[1]) / (2.0 * eps)
-        kick = 2.0 * (limit.factor_noise(p, root, unit) * root).sum(-1)
+        kick = 2.0 * (of_root[k] * root).sum(-1)
         rates = rates + kick[..., :, None] * kick[..., None, :]
     if block is BLOCKS["tanh"]:
         assert limit.noise_along(p, factor, direction) is None

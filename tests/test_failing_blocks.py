@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import shaped_attention as sa
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.rows.step import State
 from tests.test_bad_input import LAYER, NAN, SAMPLERS
 
@@ -37,12 +38,18 @@ class Failing(sa.ShapedAttention):
         return BrokenLimit(self)
 
 
-class BrokenLimit(sa.Limit):
+class BrokenLimit(Limit):
     def __init__(self, block):
         self.block = block
 
+    def linear_rate(self, p):
+        return p.gamma**2
+
     def factor_noise(self, p, factor, numbers):
         return self.block._fail(factor)
+
+    def noise_drift(self, p, factor):
+        return 0.0 * factor
 
 
 def global_state():

@@ -155,8 +155,8 @@ def test_latex_is_the_same_formula() -> None:
     plain = sa.limit_formulas(ATTENTION(0.6, 0.7), 2).latex.splitlines()
     assert plain[1] == r"k &= \gamma^{2}\,\left(2 - \gamma^{2}\right) \\"
     assert plain[3] == (
-        r"N &= \frac{\gamma^{2}}{4\,\tau_{0}}\,F\,\mathrm{d}Z_{1}\,F^\top\,"
-        r"\left(2\,I - \mathbf{1}\,\mathbf{1}^\top\right)\,F"
+        r"N &= \frac{\gamma^{2}}{2\,\tau_{0}}\,F\,\mathrm{d}Z_{1}\,F^\top\,"
+        r"\left(I - \frac{1}{2}\,\mathbf{1}\,\mathbf{1}^\top\right)\,F"
     )
 
 

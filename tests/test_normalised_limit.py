@@ -15,7 +15,6 @@ from shaped_attention.blocks.base import blocks_of
 from shaped_attention.blocks.normalised_limit import Relaxation, relaxations
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.theory.moments import Moments, quotient_diffusion, quotient_drift
-from tests.custom_blocks import LinearAttention
 from tests.laws import assert_executors_agree
 
 V0 = sa.equicorrelated(3, 0.3, 2.0)
@@ -265,10 +264,6 @@ def test_executors_agree(name, monkeypatch):
                 samples=1,
             ),
             r"layer has gamma=0 at depth 0, so that its variances do not relax",
-        ),
-        (
-            lambda: sa.drift(Normalised(LinearAttention(0.5, 1.0)), R0),
-            r"its inner limit has factor_noise, but no variance_noise",
         ),
     ],
 )

@@ -228,23 +228,6 @@ def test_parallel_branches_are_stored_and_run_again(tmp_path):
             wrong()
 
 
-class PairsOnly(sa.Limit):
-    """A limit for two tokens alone."""
-
-    def check(self, tokens):
-        if tokens != 2:
-            raise ValueError(f"v0 must have 2 tokens; it has {tokens}")
-
-
-def test_a_limit_may_refuse_a_number_of_tokens():
-    class Pairs(sa.ShapedMLP):
-        limit = PairsOnly()
-
-    for call in (sde, lambda block: sa.drift(block, V0), lambda block: sa.diffusion(block, V0)):
-        with pytest.raises(ValueError, match=r"^v0 must have 2 tokens; it has 3$"):
-            call(Pairs(0.5))
-
-
 @SAMPLERS
 def test_results_are_no_starts(sampler):
     """A whole result has a V for each time."""

@@ -1,6 +1,5 @@
 from .attention import ShapedAttention
 from .base import Block, Pattern
-from .limit import Limit
 from .mlp import ShapedMLP
 from .normalised import Normalised
 from .parallel import Parallel
@@ -8,7 +7,6 @@ from .parameters import Schedule
 
 __all__ = [
     "Block",
-    "Limit",
     "Normalised",
     "Parallel",
     "Pattern",

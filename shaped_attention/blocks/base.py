@@ -1,4 +1,4 @@
-"""Definition of a residual block: a branch with real weights, its root in Gram space, its limit.
+"""Definition of a residual block: its branch with real weights, from which all else is derived.
 
 A block owns its mathematics and knows nothing of loops; a driver owns a loop and knows nothing of
 attention. The mathematics is written once, in the notation of torch and the primitives of
@@ -9,8 +9,7 @@ has been traced into a program.
   the weights are real; on rows of revealed spaces (`shaped_attention.rows`) the same text is
   the step of the exact chain, whose random numbers do not grow with n.
 - `limit` describes dV = b(V) dt + noise for the factor (`Limit`), or is the reason why there is no
-  limit, as the end of a sentence. It is derived from the branch (`shaped_attention.blocks.limits`),
-  unless a block gives its own, which may be faster.
+  limit, as the end of a sentence. It is derived from the branch (`shaped_attention.blocks.limits`).
 
 All parameters arrive as `p`, whose attributes are the block's fields: numbers that may change with
 depth. A description may branch on sizes and on fields that are not parameters, never on entries.

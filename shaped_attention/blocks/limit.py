@@ -1,21 +1,14 @@
-"""The limit of a block: drift and noise of a factor of the covariance, and what follows from these.
+"""The limit of a block: drift and noise of a factor of the covariance, and their speed.
 
-A block has one if its layer changes V by order 1/n; `shaped_attention.blocks.base` shows an
-example. What the clock needs (whether there are superlinear terms, so that paths can explode, how
-fast these change V, and the moments of the noise) is derived from drift and noise of any block; a
-closed form in its place is faster. What a layer needs of blocks with norms is in `NormTerms`.
+A block has one if its layer changes V by order 1/n. It is derived from the branch
+(`shaped_attention.blocks.limits`). What a layer needs of blocks with norms is in `NormTerms`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
-import numpy as np
-
 from shaped_attention.blocks.parameters import Parameters
-from shaped_attention.numerics.forward import pushed
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.named_numbers import TracedNumbers
 from shaped_attention.numerics.operations.registry import order
@@ -23,23 +16,15 @@ from shaped_attention.numerics.primitives import (
     M,
     Numbers,
     column_sums,
-    constant,
     row_squares,
-    row_sums,
     sqrt,
 )
 
 _LINEAR = 1.0 + 1e-9
 """Largest order of growth in F that is not superlinear."""
 
-_PROBES = 4
-"""Number of sign patterns from which the size of the noise is estimated."""
-
 _NOISE = 6.0
 """Weight of the variance of the noise: it needs shorter steps than a drift of that rate."""
-
-_MOST_INCREMENTS = 64
-"""Number of increments of a step up to which sums over all of them are formed."""
 
 _TINY = 1e-300
 
@@ -62,13 +47,13 @@ class Limit:
 
     def linear_rate(self, p: Parameters) -> Any:
         """Return k, the coefficient of V_ac V_bd + V_ad V_bc in the diffusion."""
-        return 2.0 * p.gamma**2
+        raise RuntimeError("Limit is a base class")
 
     def weight_rate(self, p: Parameters) -> float | None:
         """Return kappa: the weights' part of the tangent kernel grows by kappa V a layer.
 
         It is gamma^2 for each weight matrix through which the branch is linear in a wide network.
-        None, the default, if it is not derived.
+        None with norms.
         """
         return None
 
@@ -103,47 +88,24 @@ class Limit:
         return relative_speed(self, p, factor)
 
     def noise_size(self, p: Parameters, factor: M) -> M | None:
-        """Return E|G|^2 (1, 1), G the factor noise, or None without noise.
-
-        By default it is the mean over a few fixed patterns of signs in place of the increments,
-        which has the right mean over all patterns.
-        """
-        probes: list[Any] = [
-            self.factor_noise(p, factor, _Given(factor, _signs(probe))) for probe in range(_PROBES)
-        ]
-        sizes = [column_sums(row_squares(x)) for x in probes if x is not None]
-        return (1.0 / _PROBES) * sum(sizes[1:], sizes[0]) if sizes else None
+        """Return E|G|^2 (1, 1), G the factor noise, or None without noise."""
+        return None
 
     def noise_drift(self, p: Parameters, factor: M) -> M | None:
         """Return sum_i DG[G_i], G_i the factor noise of the i-th unit increment, or None.
 
         It is twice the difference between the Stratonovich and Ito drifts, and the mean of the
         second-order term of the noise in a step, which the clock takes into account. None omits
-        that term. By default it is computed for up to 64 increments.
+        that term.
         """
-
-        def moved(unit: Numbers) -> M:
-            along = self.factor_noise(p, factor, unit)
-            result: M = pushed(lambda x: self.factor_noise(p, x, unit), factor, along)[1]
-            return result
-
-        return total(list(map(moved, unit_increments(self, p, factor, _MOST_INCREMENTS) or ())))
+        return None
 
     def noise_along(self, p: Parameters, factor: M, direction: M) -> M | None:
         """Return the variance rate 4 sum_i <D F, G_i>^2 of <D, dV>, or None.
 
         D (m, m) is a symmetric direction. The clock uses the rate where paths approach the radius.
-        By default it is computed for up to 64 increments.
         """
-        units = unit_increments(self, p, factor, _MOST_INCREMENTS)
-        if units is None:
-            return None
-        turned, squares = direction @ factor, []
-        for unit in units:
-            noise: Any = self.factor_noise(p, factor, unit)
-            kick = column_sums(row_sums(turned * noise))
-            squares.append(kick * kick)
-        return 4.0 * sum(squares[1:], squares[0])
+        return None
 
     def variance_noise(self, p: Parameters, v: M) -> M | None:
         """Return the covariance rates of dV_aa and dV_bb that `factor_noise` causes, or None.
@@ -188,17 +150,6 @@ class NormTerms:
         return factor
 
 
-def total(parts: Sequence[M | None]) -> M | None:
-    """Return the sum of what is not None, or None."""
-    there = [part for part in parts if part is not None]
-    return sum(there[1:], there[0]) if there else None
-
-
-def has_noise(limit: Limit, of: str = "factor_noise") -> bool:
-    """Return whether the class of a limit describes its own noise, or that of its variances."""
-    return getattr(type(limit), of) is not getattr(Limit, of)
-
-
 def is_superlinear(limit: Limit, p: Parameters, tokens: int, columns: int) -> bool:
     """Return whether drift or noise of V grow faster than V, for a factor (tokens, columns)."""
     graph = Graph()
@@ -228,40 +179,3 @@ def relative_speed(limit: Limit, p: Parameters, factor: M) -> M:
         speed = speed + sqrt(column_sums(row_squares(growth)) / size)
     noise = limit.noise_size(p, factor)
     return speed if noise is None else speed + _NOISE * (noise / square)
-
-
-def _signs(probe: int) -> Callable[[range], Any]:
-    generator = np.random.default_rng(probe)
-    return lambda places: generator.choice([-1.0, 1.0], len(places))
-
-
-def unit_increments(
-    limit: Limit, p: Parameters, factor: M, most: int | None = None, like: Any = None
-) -> list[Numbers] | None:
-    """Return the unit increments of the noise; None without noise, or if they are too many.
-
-    They have the type and the batch of `like`, by default of the factor.
-    """
-    like = factor if like is None else like
-    zeros = _Given(like, lambda places: np.zeros(len(places)))
-    if limit.factor_noise(p, factor, zeros) is None or (most and zeros.taken > most):
-        return None
-    # A unit is used again from its beginning.
-    return [_Given(like, partial(unit.take, mode="wrap")) for unit in np.eye(zeros.taken)]
-
-
-class _Given(Numbers):
-    """Increments that a function returns for their places in the order in which they are drawn."""
-
-    def __init__(self, like: Any, values: Callable[[range], Any]) -> None:
-        self._like, self._values, self.taken = like, values, 0
-
-    def inside(self, index: int) -> Numbers:
-        """Return the numbers of a block inside this one."""
-        return self
-
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
-        """Return the next increments."""
-        start, self.taken = self.taken, self.taken + rows * columns
-        here = self._values(range(start, self.taken)).reshape(rows, columns)
-        return constant(here, like=self._like)

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from shaped_attention.blocks.base import Block, Project, Tokens
-from shaped_attention.blocks.limit import has_noise
 from shaped_attention.blocks.normalised_limit import NormalisedLimit, SandwichLimit
 from shaped_attention.blocks.parameters import Parameter, Parameters, check_parameter, plain_fields
 from shaped_attention.blocks.reasons import limit_reason
@@ -100,9 +99,6 @@ class Normalised(Block):
             return f"its inner block has none: {self.inner.limit}"
         if self.place != "after" and (reason := limit_reason(self.inner)):
             return reason
-        limit = self.inner.limit
-        if self.place == "before" and has_noise(limit) and not has_noise(limit, "variance_noise"):
-            return "its inner limit has factor_noise, but no variance_noise"
         for name, usual in (("eps", 0.0), ("branch_eps", 0.0), ("gain", 1.0)):
             value = getattr(self, name)
             if value not in (None, usual):

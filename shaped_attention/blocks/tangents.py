@@ -22,6 +22,7 @@ from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.limits.derived import DerivedLimit, limit_from_branch
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.numerics.forward import pushed
+from shaped_attention.numerics.named_numbers import DrawnOnce
 from shaped_attention.numerics.operations.factorisations import stacked
 from shaped_attention.numerics.primitives import M, Numbers, cholesky, concatenate, constant
 
@@ -50,7 +51,7 @@ class TangentLimit(Limit):
 
     def factor_noise(self, p: Parameters, factor: M, numbers: Numbers) -> M | None:
         """Return the noise of values and tangents, from the same increments."""
-        drawn = _Drawn(numbers)
+        drawn = DrawnOnce(numbers)
         return self._moved(lambda x: self.values.factor_noise(p.inner, x, drawn), factor)
 
     def _moved(self, function: Any, factor: M) -> M | None:
@@ -106,20 +107,6 @@ class TangentLimit(Limit):
     def speed(self, p: Parameters, factor: M) -> M | None:
         """Return the speed of the values: tangents, a linear equation, do not explode before."""
         return self.values.speed(p.inner, split(factor, 1 + self.count)[0])
-
-
-class _Drawn(Numbers):
-    """Numbers that are drawn once, whatever asks for them again."""
-
-    def __init__(self, numbers: Numbers) -> None:
-        self._numbers, self._drawn = numbers, dict[Any, Any]()
-
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
-        """Return the increments."""
-        key = name, head
-        if key not in self._drawn:
-            self._drawn[key] = self._numbers.normal(name, rows, columns, head)
-        return self._drawn[key]
 
 
 def split(rows: M, parts: int) -> list[M]:

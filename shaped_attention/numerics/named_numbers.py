@@ -184,3 +184,17 @@ def check_activation(inside: Graph, hidden: list[Node], result: Node) -> None:
                 raise ValueError("an activation uses a matrix besides its argument")
     if nodes[: len(hidden)] != hidden:
         raise ValueError("an activation does not depend on its argument")
+
+
+class DrawnOnce(Numbers):
+    """Increments that are the same whenever they are asked for again in a step."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers, self._drawn = numbers, dict[tuple[str, int], Any]()
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
+        """Return the increments."""
+        key = name, head
+        if key not in self._drawn:
+            self._drawn[key] = self._numbers.normal(name, rows, columns, head)
+        return self._drawn[key]

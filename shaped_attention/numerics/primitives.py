@@ -44,8 +44,6 @@ from shaped_attention.numerics.operations.sums import (
 )
 from shaped_attention.numerics.scalars import is_one
 
-_ONLY_INCREMENTS = "a limit is driven by Brownian increments only: draw them by numbers.normal"
-
 
 class Numbers:
     """The random numbers of one block in one step, by name.
@@ -74,7 +72,7 @@ class Numbers:
         It is Bartlett's lower triangular factor (rows, rows) if dof >= rows + 2, and the Gaussian
         matrix itself (rows, dof) otherwise.
         """
-        raise ValueError(_ONLY_INCREMENTS)
+        raise RuntimeError("Numbers is a base class")
 
     def activated_gram(
         self, name: str, factor: Any, count: int, activation: Callable[..., Any], copies: int = 1,
@@ -86,7 +84,7 @@ class Numbers:
         of two independent columns, such as a gate. The cost is O(count m (m + copies c)) time and
         the memory of a few columns.
         """
-        raise ValueError(_ONLY_INCREMENTS)
+        raise RuntimeError("Numbers is a base class")
 
 
 __all__ = [

@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
@@ -35,6 +35,7 @@ from shaped_attention.blocks.parameters import Parameters, traced
 from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.numerics.forward import pushed
 from shaped_attention.numerics.graph import Graph, Matrix
+from shaped_attention.numerics.named_numbers import DrawnOnce
 from shaped_attention.numerics.primitives import M, Numbers, column_sums, row_squares, sqrt
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.samplers.steps import NumbersAt, Parts, explained, flowed, traced_numbers
@@ -76,7 +77,7 @@ def clock_step(parts: Parts, factor: M, step: M, numbers_at: NumbersAt) -> M:
     root = flowed(pairs, factor, half, order=2)
     size = sqrt(step)
     # The numbers of a place may be drawn several times.
-    numbers = cache(lambda place: _Reused(numbers_at(place)))
+    numbers = cache(lambda place: DrawnOnce(numbers_at(place)))
     drift = parts.drift(root)
     noise = parts.noise(root, numbers) * size
     moved = noise + drift * step
@@ -109,26 +110,6 @@ def _second_order(
     assert behind is not None
     odd = (5.0 / 6.0) * first + (1.0 / 12.0) * (ahead + behind)
     return weight * ((odd + 0.5 * along) * size) - (0.5 * share) * (mean * (size * size))
-
-
-class _Reused(Numbers):
-    """Numbers of a block that may be drawn again in the same step, and are then the same."""
-
-    def __init__(self, numbers: Numbers) -> None:
-        self._numbers = numbers
-        self._normals: dict[tuple[str, int], Any] = {}
-        self._inside: dict[int, _Reused] = {}
-
-    def inside(self, index: int) -> Numbers:
-        """Return the numbers of a block inside this one."""
-        return self._inside.setdefault(index, _Reused(self._numbers.inside(index)))
-
-    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
-        """Return standard normals."""
-        key = (name, head)
-        if key not in self._normals:
-            self._normals[key] = self._numbers.normal(name, rows, columns, head)
-        return self._normals[key]
 
 
 def can_explode(blocks: Sequence[Block], tokens: int) -> bool:

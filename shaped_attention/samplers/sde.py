@@ -104,9 +104,8 @@ def integrate_sde(
     if method == "clock":
         for block in first_order(spec.blocks, spec.tokens):
             warnings.warn(
-                f"method='clock': the limit of {type(block).__name__} has no noise_drift, which is "
-                "derived only for up to 64 increments a step, so that steps near an explosion are "
-                "of first order; with noise_drift and noise_along they would be of second order",
+                f"method='clock': the noise of {type(block).__name__} has no derivative in closed "
+                "form, so that steps near an explosion are of first order",
                 UserWarning,
                 stacklevel=3,  # the caller of the recorded function
             )

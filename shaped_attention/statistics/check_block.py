@@ -1,4 +1,4 @@
-"""Checks of a custom block: whether its descriptions agree with each other."""
+"""Checks of a custom block: whether networks, chain and limit agree with each other."""
 
 from __future__ import annotations
 
@@ -11,36 +11,31 @@ from shaped_attention.blocks.parameters import resolved, scheduled
 from shaped_attention.checks import argument_error, check_count, with_types
 from shaped_attention.numerics.covariance import check_covariance
 from shaped_attention.samplers.specification import common_groups
-from shaped_attention.statistics.block_checks import descriptions
-from shaped_attention.statistics.block_checks import samples as by_samples
-from shaped_attention.statistics.block_checks.report import BlockReport, Check, Trial, judged
+from shaped_attention.statistics.block_checks.networks import networks
+from shaped_attention.statistics.block_checks.report import (
+    ERRORS,
+    BlockReport,
+    Check,
+    Trial,
+    judged,
+)
 from shaped_attention.statistics.block_checks.wide_layer import wide_layer
 
 _CHECKS: tuple[tuple[str, Callable[[Trial], Iterator[Check]]], ...] = (
-    ("tracing", descriptions.tracing),
-    ("ranges of parameters", descriptions.ranges),
-    ("branch against chain", by_samples.networks),
-    ("means of the tokens", by_samples.token_means),
+    ("branch against chain", networks),
     ("drift from one wide layer and diffusion from one wide layer", wide_layer),
-    ("superlinear terms against speed", descriptions.clock),
-    ("derivatives", descriptions.derivatives),
-    ("single samples", by_samples.single_samples),
 )
 
 
 @with_types
 def check_block(block: Block, v0: ArrayLike, *, samples: int = 2000, seed: int = 0) -> BlockReport:
-    """Check whether branch, root and limit of a block agree with each other.
+    """Check whether networks, chain and limit of a block agree with each other.
 
     Each check states the size of an error that it would have noticed. It compares networks of real
-    weights with the chain, one wide layer with drift and diffusion, what the clock uses with what
-    follows from drift and noise, and derivatives of paths with finite differences. It tests whether
-    the law depends on the means of the tokens, whether parameters outside their ranges are refused,
-    whether its functions can be traced, and whether a sample is the same alone and among others.
-    Drift and diffusion are unresolved if errors of a tenth of their largest entry cannot be seen:
-    for the drift within 20 s of processor time per covariance, for the diffusion with a fixed
-    number of samples. It cannot know whether `branch` is the intended model; for that, compare with
-    `symbolic` and exact laws.
+    weights with the chain, and one wide layer with drift and diffusion. These are unresolved if
+    errors of a tenth of their largest entry cannot be seen: for the drift within 20 s of processor
+    time per covariance, for the diffusion with a fixed number of samples. It cannot know whether
+    `branch` is the intended model; for that, compare with `symbolic` and exact laws.
 
     Parameters
     ----------
@@ -83,6 +78,6 @@ def _checks(name: str, run: Callable[[Trial], Iterator[Check]], trial: Trial) ->
     """Yield the checks of a function, or one that fails because a run does."""
     try:
         yield from run(trial)
-    except descriptions.ERRORS as error:
+    except ERRORS as error:
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         yield judged(name, False, f"a run fails: {kind}{error}")

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.blocks.limit import Limit, unit_increments
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.normalised_limit import relaxations
 from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.blocks.reasons import check_limit, limit_of
 from shaped_attention.checks import check_fraction
 from shaped_attention.memory_sizes import bytes_of, shown_bytes
-from shaped_attention.numerics.primitives import cholesky
+from shaped_attention.numerics.primitives import Numbers, cholesky, constant
 
 _SMALL = 2**28
 """Bytes for which there is always room."""
@@ -157,11 +158,26 @@ def unit_noise(
     limit: Limit, p: Parameters, factor: Float[Tensor, "*B m c"]
 ) -> Float[Tensor, "e *B m c"] | None:
     """Return the noise of F for each unit increment, along the first axis, or None."""
-    units = unit_increments(limit, p, factor, like=factor.new_empty(0, 0))
-    if units is None:
+    like = factor.new_empty(0, 0)
+    zeros = _Increments(like)
+    if limit.factor_noise(p, factor, zeros) is None:
         return None
+    units = [_Increments(like, place) for place in range(zeros.drawn)]
     rows = [limit.factor_noise(p, factor, unit) for unit in units]
     return torch.stack([row for row in rows if row is not None])
+
+
+class _Increments(Numbers):
+    """Increments 0, but for a 1 at one place in the order in which they are drawn."""
+
+    def __init__(self, like: Tensor, place: int = -1) -> None:
+        self._like, self._place, self.drawn = like, place, 0
+
+    def normal(self, name: str, rows: int, columns: int, head: int = 0) -> Any:
+        """Return the next increments."""
+        here = np.arange(self.drawn, self.drawn + rows * columns) == self._place
+        self.drawn += rows * columns
+        return constant(here.reshape(rows, columns).astype(float), like=self._like)
 
 
 def quotient_drift(moments: Moments, r: Float[Tensor, "*B m m"]) -> Float[Tensor, "*B m m"]:

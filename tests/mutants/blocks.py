@@ -6,7 +6,6 @@ from tests.mutants.mutant import Mutant
 
 _BASE = "shaped_attention/blocks/base.py"
 _DRAWS = "shaped_attention/numerics/draws.py"
-_LIMIT = "shaped_attention/blocks/limit.py"
 _MLP = "shaped_attention/blocks/mlp.py"
 _NAMED_NUMBERS = "shaped_attention/numerics/named_numbers.py"
 _NORMALISED = "shaped_attention/blocks/normalised.py"
@@ -155,13 +154,6 @@ BLOCKS = [
         "of_entries(function, inner if bias == 0.0 else inner + bias)",
         "of_entries(function, inner)",
         ("test_gates.py::test_gated_networks_can_be_trained",),
-    ),
-    Mutant(
-        "limit-default-rate-of-one-matrix",
-        _LIMIT,
-        "return 2.0 * p.gamma**2",
-        "return p.gamma**2 * (2.0 - p.gamma**2)",
-        ("test_symbolic_against_package.py::test_drift_and_diffusion[ours4-derived4-values4-2]",),
     ),
     Mutant(
         "numbers-of-all-blocks-alike",

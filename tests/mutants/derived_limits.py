@@ -86,8 +86,8 @@ DERIVED_LIMITS = [
         "mT for x in self.items", f"{_TEXT}[causal]",
     ),
     _mutant(
-        "formula-without-common-factor", "polynomials", "return times(common, whole),",
-        "return common,", f"{_TEXT}[causal]",
+        "formula-without-common-factor", "expressions", "return common, [sympy",
+        "return ONE, [sympy", f"{_TEXT}[causal]",
     ),
     Mutant(
         "tangents-without-values-moved", "shaped_attention/blocks/tangents.py",

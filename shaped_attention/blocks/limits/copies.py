@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import add, matmul, mul, truediv
 from typing import Any
 
 import numpy as np
@@ -42,31 +43,29 @@ class Each(Extended):
         return self._each(lambda x: x.mT, self)
 
     def __add__(self, other: Any) -> Each:
-        return self._each(lambda x, y: x + y, self, other)
+        return self._each(add, self, other)
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, CopiedRows):
-            return other * self
-        return self._each(lambda x, y: x * y, self, other)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __truediv__(self, other: Any) -> Each:
-        return self._each(lambda x, y: x / y, self, other)
-
-    def __rtruediv__(self, other: Any) -> Each:
-        return self._each(lambda x: other / x, self)
-
-    def __pow__(self, power: float) -> Each:
-        return self._each(lambda x: x**power, self)
+        return other * self if isinstance(other, CopiedRows) else self._each(mul, self, other)
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, CopiedRows):
             return other.mixed(self)
-        return self._each(lambda x, y: x @ y, self, other)
+        return self._each(matmul, self, other)
+
+    def __truediv__(self, other: Any) -> Each:
+        return self._each(truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Each:
+        return self._each(truediv, other, self)
 
     def __rmatmul__(self, other: Any) -> Each:
-        return self._each(lambda x: other @ x, self)
+        return self._each(matmul, other, self)
+
+    def __pow__(self, power: float) -> Each:
+        return self._each(pow, self, power)
+
+    __radd__, __rmul__ = __add__, __mul__
 
     def run_primitive(self, function: Callable[..., Any], args: Any, named: Any) -> Each:
         """Return a primitive of each."""

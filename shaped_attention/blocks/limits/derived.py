@@ -15,6 +15,28 @@ from shaped_attention.numerics.primitives import M, Numbers
 _MOST_TOKENS = 1024
 
 
+def _of_factor(name: str) -> Any:
+    """Return a method that evaluates what a derivation has under a name at F."""
+
+    def method(self: DerivedLimit, p: Parameters, factor: M, direction: M | None = None) -> Any:
+        tokens, columns = tuple(factor.shape)[-2:]
+        found = getattr(self.derivation(tokens, columns), name)
+        return None if found is None else found.at(Point(p, factor, direction=direction))
+
+    return method
+
+
+def _of_v(name: str) -> Any:
+    """Return a method that evaluates what a derivation has under a name at V."""
+
+    def method(self: DerivedLimit, p: Parameters, v: M) -> Any:
+        tokens = v.shape[-1]
+        found = getattr(self.derivation(tokens, tokens, of_v=True), name)
+        return None if found is None else found.at(Point(p, None, v))
+
+    return method
+
+
 class DerivedLimit(Limit):
     """Drift, noise and growth that `Derivation` finds in the branch of a block.
 
@@ -45,8 +67,8 @@ class DerivedLimit(Limit):
 
     @cached_property
     def _tokens(self) -> int:
-        """The smallest number of tokens that the block accepts, 2 if it does."""
-        for tokens in (2, 1, *range(3, _MOST_TOKENS)):
+        """The smallest number of tokens above 1 that the block accepts, if it accepts one."""
+        for tokens in (*range(2, _MOST_TOKENS), 1):
             try:
                 self.check(tokens)
             except LimitError:
@@ -73,16 +95,10 @@ class DerivedLimit(Limit):
             reason = f"which has no limit for {tokens} tokens: {error}"
             raise LimitError(f"layer contains {self.block!r}, {reason}") from None
 
-    def _at(self, name: str, p: Parameters, factor: Any, v: Any = None, along: Any = None) -> Any:
-        """Return what a derivation has under a name, at F or V."""
-        tokens, columns = tuple(v.shape if factor is None else factor.shape)[-2:]
-        small = getattr(self.derivation(tokens, columns, factor is None), name)
-        return None if small is None else small.at(Point(p, factor, v, along))
-
-    def factor_drift(self, p: Parameters, factor: M) -> M | None:
-        """Return the drift of F."""
-        drift: M | None = self._at("drift", p, factor)
-        return drift
+    factor_drift, noise_size, noise_along, growth_of_factor = map(
+        _of_factor, ("drift", "variance", "noise_along", "growth")
+    )
+    growth, variance_noise = map(_of_v, ("growth", "variance_noise"))
 
     def factor_noise(self, p: Parameters, factor: M, numbers: Numbers) -> M | None:
         """Return the noise of F."""
@@ -92,18 +108,7 @@ class DerivedLimit(Limit):
         for k, z in enumerate(gaussians(noise)):
             normal: Any = numbers.normal("scores", z.rows, z.columns, k)
             drawn[z] = (normal + normal.mT) * 0.5**0.5 if z.symmetric else normal
-        value: M | None = sampled(noise, drawn, Point(p, factor)) if noise else None
-        return value
-
-    def growth(self, p: Parameters, v: M) -> M | None:
-        """Return the part of the drift that raises the rank of V."""
-        growth: M | None = self._at("growth", p, None, v)
-        return growth
-
-    def growth_of_factor(self, p: Parameters, factor: M) -> M | None:
-        """Return the growth at V = F F^T, which may be singular."""
-        growth: M | None = self._at("growth", p, factor)
-        return growth
+        return sampled(noise, drawn, Point(p, factor)) if noise else None
 
     def decay(self, p: Parameters) -> Any:
         """Return the rate at which V decays alongside its growth."""
@@ -111,30 +116,17 @@ class DerivedLimit(Limit):
             self.check(self._tokens)
         return number_at(self._decay, Point(p, None))
 
-    def noise_size(self, p: Parameters, factor: M) -> M | None:
-        """Return E|G|^2, G the noise of F."""
-        size: M | None = self._at("variance", p, factor)
-        return size
-
     def noise_drift(self, p: Parameters, factor: M) -> M | None:
-        """Return sum_i DG[G_i], by increments if the noise has no rule; None without noise."""
+        """Return sum_i DG[G_i]; None without noise, or if its derivative has no rule."""
+        derivation = self.derivation(factor.shape[-2], factor.shape[-1])
         try:
-            drift: M | None = self._at("noise_drift", p, factor)
+            drift = derivation.noise_drift
         except LimitError:
-            return super().noise_drift(p, factor)
-        if drift is None and self.derivation(factor.shape[-2], factor.shape[-1]).noise:
-            return 0.0 * factor
-        return drift
-
-    def noise_along(self, p: Parameters, factor: M, direction: M) -> M | None:
-        """Return the variance rate of 2 <D F, G>."""
-        rate: M | None = self._at("noise_along", p, factor, None, direction)
-        return rate
-
-    def variance_noise(self, p: Parameters, v: M) -> M | None:
-        """Return the covariance rates of dV_aa and dV_bb."""
-        rates: M | None = self._at("variance_noise", p, None, v)
-        return rates
+            return None
+        if drift is None:
+            return 0.0 * factor if derivation.noise else None
+        found: M = drift.at(Point(p, factor))
+        return found
 
 
 def limit_from_branch(block: Any, copies: int = 1) -> DerivedLimit | str:
@@ -149,6 +141,3 @@ def limit_from_branch(block: Any, copies: int = 1) -> DerivedLimit | str:
     except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError) as error:
         return f"it cannot be derived from the branch ({type(error).__name__}: {error})"
     return limit
-
-
-__all__ = ["DerivedLimit", "limit_from_branch"]

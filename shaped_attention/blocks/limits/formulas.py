@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
 from typing import TypeAlias, Union
 
-from shaped_attention.blocks.limits.numbers import Known
-from shaped_attention.blocks.limits.polynomials import (
+import sympy
+
+from shaped_attention.blocks.limits.expressions import (
     ONE,
-    Polynomial,
-    addends,
+    expression,
     factored,
-    fraction_of,
+    matters,
     parentheses,
-    plus,
-    polynomial,
-    signed_sum,
-    times,
+    shortest,
+    size,
 )
+from shaped_attention.blocks.limits.numbers import Known
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ Item: TypeAlias = Union[Symbol, Function, "Sum"]
 class Product:
     """A number, scalars and matrices."""
 
-    number: Polynomial
+    number: sympy.Expr
     scalars: tuple[Item, ...] = ()
     items: tuple[Item, ...] = ()
 
@@ -90,16 +88,15 @@ class Product:
 
     def parts(self, tex: bool) -> tuple[bool, str]:
         """Return whether it is negative, and its size."""
-        negative, number = fraction_of(self.number, tex)
+        negative, number = size(self.number, tex)
         factors = [*self.scalars, *self.items]
         alone = len(factors) == 1 and number == "1"
         inner = [
             x.written(tex) if alone or not _loose(x) else parentheses(x.written(tex), tex)
             for x in factors
         ]
-        if number == "1" and inner:
-            return negative, (r"\," if tex else " ").join(inner)
-        return negative, (r"\," if tex else " ").join([number, *inner])
+        bare = [number] if number != "1" or not inner else []
+        return negative, (r"\," if tex else " ").join([*bare, *inner])
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,10 @@ class Sum:
 
     def written(self, tex: bool) -> str:
         """Return it as text or in LaTeX, positive terms first."""
-        return signed_sum(x.parts(tex) for x in self.terms)
+        whole = ""
+        for negative, term in sorted((x.parts(tex) for x in self.terms), key=lambda x: x[0]):
+            whole += (" - " if negative else " + ") + term if whole else "-" * negative + term
+        return whole or "0"
 
     def within(self, tex: bool) -> str:
         """Return it as a factor, in parentheses if it needs them."""
@@ -152,22 +152,23 @@ def symbol(x: Item) -> Sum:
 
 def number(c: Known | float) -> Sum:
     """Return a number as a formula."""
-    return Sum(tuple(Product(x) for x in addends(polynomial(c))))
+    terms = sympy.Add.make_args(shortest(expression(c)))
+    return Sum(tuple(Product(x) for x in terms))
 
 
 def scaled(c: Known | float, x: Sum) -> Sum:
     """Return a multiple."""
-    p = polynomial(c)
-    return Sum(tuple(replace(y, number=times(p, y.number)) for y in x.terms))
+    return Sum(tuple(replace(y, number=expression(c) * y.number) for y in x.terms))
 
 
 def added(parts: Iterable[Sum]) -> Sum:
     """Return a sum; equal terms are added."""
-    found: dict[tuple[tuple[Item, ...], tuple[Item, ...]], Polynomial] = {}
+    found: dict[tuple[tuple[Item, ...], tuple[Item, ...]], sympy.Expr] = {}
     for x in (y for part in parts for y in part.terms):
         key = x.scalars, x.items
-        found[key] = plus(found.get(key, ()), x.number)
-    return Sum(tuple(Product(c, *key) for key, c in found.items() if c))
+        found[key] = found.get(key, sympy.Integer(0)) + x.number
+    sums = {key: sympy.expand(c) for key, c in found.items()}
+    return Sum(tuple(Product(c, *key) for key, c in sums.items() if matters(c)))
 
 
 def multiplied(*factors: Sum) -> Sum:
@@ -178,7 +179,7 @@ def multiplied(*factors: Sum) -> Sum:
     trace = (ONES.mT, DIAGONAL), (DIAGONAL.mT, ONES)
     if tuple(items) in trace:
         scalars, items = [*scalars, TRACE], []
-    return Sum((Product(reduce(times, (x.number for x in products)), tuple(scalars), (*items,)),))
+    return Sum((Product(sympy.Mul(*(x.number for x in products)), tuple(scalars), (*items,)),))
 
 
 def times_scalar(scalar: Sum, x: Sum) -> Sum:
@@ -188,7 +189,7 @@ def times_scalar(scalar: Sum, x: Sum) -> Sum:
     if len(inner) > 1:
         inner = (Function("group", (Sum((Product(ONE, (), inner),)),)),)
     scalars = (*one.scalars, *inner, *product.scalars)
-    return Sum((Product(times(one.number, product.number), scalars, product.items),))
+    return Sum((Product(one.number * product.number, scalars, product.items),))
 
 
 def of_entries(name: str, *args: Sum, exponent: Fraction = Fraction(1)) -> Sum:
@@ -197,14 +198,9 @@ def of_entries(name: str, *args: Sum, exponent: Fraction = Fraction(1)) -> Sum:
         return symbol(Function(name, args, exponent))
     products = [as_product(x) for x in args]
     numbers = [x.number for x in products]
-    if name == "/" and len(numbers[1]) > 1:
-        return symbol(Function(name, args))
-    if name == "/":
-        ((monomial, c),) = numbers[1]
-        numbers[1] = ((tuple((a, -k) for a, k in monomial), 1.0 / c),)
-    whole = reduce(times, numbers)
+    whole = numbers[0] / numbers[1] if name == "/" else sympy.Mul(*numbers)
     if name == "norm":
-        whole = times(whole, whole)
+        whole = whole**2
     bare = tuple(
         Sum((replace(x, number=ONE, items=x.items or (IDENTITY,) * (not x.scalars)),))
         for x in products

@@ -13,10 +13,10 @@ from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.limits import formulas as f
 from shaped_attention.blocks.limits.derived import DerivedLimit
+from shaped_attention.blocks.limits.expressions import ONE
 from shaped_attention.blocks.limits.formulas import Sum, Symbol
 from shaped_attention.blocks.limits.noise import Gaussian, Term, gaussians
 from shaped_attention.blocks.limits.numbers import is_zero
-from shaped_attention.blocks.limits.polynomials import ONE
 from shaped_attention.blocks.limits.shadows import Array, Small
 from shaped_attention.checks import argument_error, check_count
 
@@ -215,7 +215,8 @@ def limit_formulas(block: Block, tokens: int = 2) -> LimitFormulas:
     diffusion k (V_ac V_bd + V_ad V_bc) of a linear network, and independent Brownian motions Z in
     N. Products `o` and quotients `/` of matrices, functions and their powers are taken entry by
     entry; columns and rows are repeated where needed. e, in LaTeX a bold 1, is a column of ones,
-    diag(V) the column of the diagonal, |X| the Frobenius norm.
+    diag(V) the column of the diagonal, diag of a column the diagonal matrix, |X| the Frobenius
+    norm.
 
     Parameters
     ----------
@@ -234,8 +235,8 @@ def limit_formulas(block: Block, tokens: int = 2) -> LimitFormulas:
     >>> import shaped_attention as sa
     >>> print(sa.limit_formulas(sa.ShapedAttention(gamma=0.5)))
     k = gamma^2 (2 - gamma^2)
-    b = gamma^2 (1 - gamma^2)/(32 tau0^2) |F^T (2 I - e e^T) F|^2 F
-    N = gamma^2/(4 tau0) F dZ1 F^T (2 I - e e^T) F
+    b = gamma^2 (1 - gamma^2)/(8 tau0^2) |F^T (I - 1/2 e e^T) F|^2 F
+    N = gamma^2/(2 tau0) F dZ1 F^T (I - 1/2 e e^T) F
     G = 0: nothing raises the rank of V
     independent Brownian motions: Z1 (2, 2)
     """

@@ -32,6 +32,8 @@ _NEARBY = 0.07
 _SMALLEST, _LARGEST = 0.2, 5.0
 """Test values of parameters other than 0: at extreme ones, terms would look like rounding."""
 
+OUTSIDE = "a parameter is outside its range"
+
 _ROUNDING = 4e-15
 """Relative size of a sum of numbers that is 0."""
 
@@ -87,7 +89,10 @@ class Known(Operand):
         # In an order that is the same in every process, since rounding depends on it.
         self.terms = dict(sorted(terms.items(), key=repr))
         self.name = tuple(self.terms.items())
-        self.test = float(sum(c * _product(x, lambda a: a.test) for x, c in terms.items()))
+        test = sum(c * _product(x, lambda a: a.test) for x, c in terms.items())
+        if isinstance(test, complex) or not math.isfinite(test):
+            raise LimitError(OUTSIDE)
+        self.test = float(test)
 
     @classmethod
     def of_atom(cls, atom: Atom, power: float = 1.0) -> Known:

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.limits.numbers import (
+    OUTSIDE,
     Coefficient,
     Known,
+    LimitError,
     Point,
     added,
     identity_of,
@@ -156,7 +158,7 @@ class Algebra:
     def known(self, shadow: Array, make: Callable[[Point], Any] | None) -> Matrix:
         """Return the matrix with this shadow that exists already, or a new one; None for zero."""
         if not np.isfinite(shadow).all():
-            raise FloatingPointError("a matrix is not finite at the test point")
+            raise LimitError(OUTSIDE)
         if not np.abs(shadow).max(initial=0.0) > _ZERO:
             return None
         found = self._alike(shadow, make is None)

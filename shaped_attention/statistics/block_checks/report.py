@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.limit import Limit
-from shaped_attention.blocks.parameters import Schedule, at_depth
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.reasons import limit_of, limit_reason
 
 PASS, FAIL, NOT_TESTED, UNRESOLVED = "pass", "fail", "not tested", "unresolved"
 
 Array = NDArray[np.float64]
+
+ERRORS = (
+    ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""Errors of a block's descriptions, which fail a check."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +93,3 @@ class Trial:
     def parameters(self) -> Any:
         """The parameters as numbers."""
         return at_depth(self.block, 0.0)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the numerical fields that descriptions take from `p`."""
-        names = [entry.name for entry in fields(self.block) if entry.name not in self.block.fixed]
-        return [x for x in names if isinstance(getattr(self.block, x), float | Schedule)]
-
-    def with_value(self, name: str, value: float) -> Block | None:
-        """Return the block with another value of a field; None if it is refused."""
-        try:
-            return replace(self.block, **{name: value})
-        except (ArithmeticError, ValueError):
-            return None
