@@ -85,7 +85,7 @@ def is_eager() -> bool:
 
 
 class RunOptions(TypedDict, total=False):
-    """The types of the keywords that change no law, for callers."""
+    """The types of the keywords that say how a function runs, for callers."""
 
     device: str | torch.device
     dtype: str | torch.dtype

@@ -49,9 +49,6 @@ from shaped_attention.rows.step import State, factor_columns, seen_weights
 if TYPE_CHECKING:
     from shaped_attention.blocks.limit import Limit
 
-COMMON: tuple[int, ...] = ()
-"""Place of the noise common to all blocks; block i has the place (i,)."""
-
 _TINY = 1e-300
 
 NumbersAt = Callable[[tuple[int, ...]], Numbers]
@@ -150,9 +147,9 @@ class Parts:
         return root
 
     def linear_noise(self, root: M, numbers_at: NumbersAt) -> M:
-        """Return the noise common to all blocks."""
+        """Return the noise common to all blocks, whose place is (); block i has the place (i,)."""
         c = root.shape[-1]
-        increments = numbers_at(COMMON).normal("linear", 1, c * (c + 1) // 2)
+        increments = numbers_at(()).normal("linear", 1, c * (c + 1) // 2)
         return root @ ((0.5 * sqrt(self.rate)) * symmetric_noise(increments, c))
 
     def noise(self, root: M, numbers_at: NumbersAt) -> M:
