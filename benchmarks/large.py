@@ -21,7 +21,7 @@ from shaped_attention.numerics.fills import fill_normals
 from shaped_attention.numerics.graph import Node
 from shaped_attention.numerics.threads import one_thread
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.specification import specify
 from shaped_attention.samplers.steppers.blas import BlasStepper
 
 GAMMA, STEP = 0.35, 0.001
@@ -96,7 +96,7 @@ def one_path(layer: sa.Block, tokens: int, is_chain: bool) -> Paths:
         dt=1.0 / width if is_chain else STEP,
         samples=1,
         seed=0,
-        options=Options(chunk=1),
+        chunk=1,
     )
     return Paths(BlasStepper(spec), 0, 1)
 

@@ -16,6 +16,7 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.covariance import vech
 from shaped_attention.samplers import clock_step
 from shaped_attention.samplers.steppers import blas
+from shaped_attention.samplers.steps import Parts
 from shaped_attention.theory.moments import unit_noise
 from tests.test_clock_step import Given
 
@@ -88,7 +89,8 @@ def test_noise_along_a_direction_is_the_variance_of_that_entry(name, factor):
 def test_spread_of_the_norm_is_that_of_the_diffusion(name, factor):
     """The variance rate of log |V| against the gradient of log |V| and `diffusion`."""
     blocks = blocks_of(LAYERS[name])
-    found = clock_step.norm_spread([blocks], [[at_depth(x, 0.0) for x in blocks]], factor)
+    parts = Parts.of([blocks], [[at_depth(x, 0.0) for x in blocks]])
+    found = clock_step.norm_spread(parts, factor)
     v = (factor @ factor.mT).numpy()
     slope = vech(((2.0 - np.eye(4)) * v)[None])[0] / (v**2).sum()
     exact = slope @ sa.diffusion(LAYERS[name], v) @ slope

@@ -16,6 +16,7 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers import clock_step, steppers
 from shaped_attention.samplers.steppers import compiled
+from shaped_attention.samplers.steps import Parts
 
 GAMMA = 0.5
 K = GAMMA**2 * (2.0 - GAMMA**2)
@@ -41,8 +42,7 @@ def test_a_step_has_the_moments_of_the_law_to_the_second_order():
     z, weights = np.polynomial.hermite_e.hermegauss(20)
     numbers = Given(torch.from_numpy(z[:, None, None]))
     new = clock_step.clock_step(
-        [[block]],
-        [[at_depth(block, 0.0)]],
+        Parts.of([[block]], [[at_depth(block, 0.0)]]),
         torch.ones((20, 1, 1), dtype=torch.float64),
         torch.full((1, 1), kdt / K, dtype=torch.float64),
         lambda place: numbers,
@@ -64,11 +64,11 @@ def test_layers_of_a_pattern_share_the_time(layer):
     numbers = Given(torch.zeros((1, 1), dtype=torch.float64))
 
     def found(count):
-        pattern, values = [blocks] * count, [parameters] * count
+        parts = Parts.of([blocks] * count, [parameters] * count)
         return (
-            clock_step.clock_speed(pattern, values, factor),
-            clock_step.norm_spread(pattern, values, factor),
-            clock_step.clock_step(pattern, values, factor, step, lambda place: numbers),
+            clock_step.clock_speed(parts, factor),
+            clock_step.norm_spread(parts, factor),
+            clock_step.clock_step(parts, factor, step, lambda place: numbers),
         )
 
     for one, three in zip(found(1), found(3), strict=True):

@@ -19,7 +19,7 @@ from shaped_attention.numerics.device_code import fill_pairs
 from shaped_attention.numerics.draws import stream_key
 from shaped_attention.numerics.fills import fill_normals, path_words
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.specification import Specification, specify
 from shaped_attention.samplers.steppers.compiled import BlockStepper
 from shaped_attention.samplers.steppers.device import DeviceStepper
 
@@ -49,7 +49,7 @@ def run_of(name: str, dtype: str = "float64") -> Specification:
     v0 = sa.equicorrelated(tokens, 0.2, 1.3)
     return specify(
         layer, v0, width=width, steps=6, dt=0.02, samples=9, seed=2,
-        options=Options(dtype=dtype, radius=1.1 * float(np.linalg.norm(v0))),
+        dtype=dtype, radius=1.1 * float(np.linalg.norm(v0)),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from shaped_attention.numerics import plan
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.operations import hidden
 from shaped_attention.numerics.program import assemble
-from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.specification import Specification, specify
 from shaped_attention.samplers.steppers import blas, stepper_of
 from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.steppers.compiled import BlockStepper
@@ -251,7 +251,8 @@ def test_the_number_of_tokens_alone_decides(tokens, taken):
             dt=0.1,
             samples=samples,
             seed=0,
-            options=Options(dtype=dtype, chunk=chunk),
+            dtype=dtype,
+            chunk=chunk,
         )
         assert type(stepper_of(spec)) is taken
 

@@ -19,7 +19,7 @@ from shaped_attention.numerics.draws import Draws
 from shaped_attention.samplers import memory, torchsde_steps
 from shaped_attention.samplers.network import WeightStepper
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.specification import Specification, specify
 from shaped_attention.samplers.steppers import Stepper
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 
@@ -71,7 +71,7 @@ def specified(name: str, kind: str, m: int, width: int, dtype: str) -> Specifica
     of_width = kind in ("chain", "network")
     return specify(
         LAYERS[name], sa.equicorrelated(m, 0.2), width=width if of_width else None, steps=3,
-        dt=0.01, samples=PATHS, seed=0, options=Options(dtype=dtype, save_every=1),
+        dt=0.01, samples=PATHS, seed=0, dtype=dtype, save_every=1,
     )  # fmt: skip
 
 

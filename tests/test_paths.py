@@ -13,7 +13,7 @@ from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.program import assemble
 from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.specification import specify
 from shaped_attention.samplers.steppers.blas import BlasStepper
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 from tests.emitted import run_alone
@@ -40,7 +40,7 @@ def both_of(layer: Any, v0: Array, width: int, depth: int = 3) -> tuple[Paths, P
     """Return samples 5 and 6 of the same run by library routines, and in torch."""
     spec = specify(
         layer, v0, width=width, steps=depth, dt=1.0 / width, samples=2, seed=3,
-        options=Options(radius=1e9),
+        radius=1e9,
     )  # fmt: skip
     steppers = BlasStepper(spec), DescriptionStepper(spec, size=1)
     fast, slow = (Paths(stepper, 5, 2) for stepper in steppers)

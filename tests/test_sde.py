@@ -26,7 +26,7 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.primitives import Numbers
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steps import flowed, limit_step
+from shaped_attention.samplers.steps import Parts, flowed, limit_step
 from tests.laws import final, same_law
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
@@ -191,10 +191,9 @@ class GivenNumbers(Numbers):
 
 def unit_steps(layers, F, count, step):
     """Drift and noise of F, divided by the step and for each unit increment."""
-    pattern = [[block] for block in layers]
-    parameters = [[at_depth(block, 0.0)] for block in layers]
+    parts = Parts.of([[x] for x in layers], [[at_depth(x, 0.0)] for x in layers])
     given = GivenNumbers(torch.eye(count, dtype=torch.float64))
-    moved, noise = limit_step(pattern, parameters, F.expand(count, -1, -1), lambda at: given, step)
+    moved, noise = limit_step(parts, F.expand(count, -1, -1), lambda at: given, step)
     return (moved / step).numpy()[0], noise.numpy()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
@@ -28,13 +28,20 @@ from shaped_attention.rows.step import State, covariance, seen_weights
 from shaped_attention.samplers.arguments import LARGEST_RADIUS, check_other_seed
 from shaped_attention.samplers.loop import sample
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.specification import Options, Specification, Start, specify
+from shaped_attention.samplers.specification import (
+    RunOptions,
+    Specification,
+    Start,
+    specify,
+    with_options,
+)
 from shaped_attention.samplers.steppers import stepper_of
 
 Array = NDArray[np.float64]
 
 
 @recorded(sampler="model", written={"model": lambda model: record_of(as_model(model))})
+@with_options(RunOptions)
 def simulate_model(
     model: Any,
     tokens: int | ArrayLike,
@@ -44,11 +51,7 @@ def simulate_model(
     keep: str = "V",
     entropy: bool = True,
     accept_approximation: bool = False,
-    device: str | torch.device = "cpu",
-    dtype: str | torch.dtype = "float64",
-    chunk: int | None = None,
-    memory: int | str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> xr.Dataset:
     """Sample the covariances of tokens after every layer of a model at initialisation.
 
@@ -111,10 +114,7 @@ def simulate_model(
     check_chain(known.layer)
     if entropy:
         _check_heads(known)
-    options = Options(
-        device=device, dtype=dtype, chunk=chunk, memory=memory, keep=keep, progress=progress
-    )
-    spec = specified(known, tokens, samples, seed, options)
+    spec = specified(known, tokens, samples, seed, keep, **options)
     stepper = stepper_of(spec)
     if entropy and stepper.gives_entropies:
         spec = replace(spec, weights=True)
@@ -150,14 +150,15 @@ def simulate_model(
 
 
 def specified(
-    model: Model, tokens: int | ArrayLike, samples: int, seed: int, options: Options
-) -> Specification:
+    model: Model, tokens: int | ArrayLike, samples: int, seed: int, keep: str,
+    **options: Unpack[RunOptions],
+) -> Specification:  # fmt: skip
     """Return the specification of a run, whose layers are all stored."""
     start, v0 = _start(model, tokens)
     return specify(
         model.layer, v0, width=model.width, steps=model.depth, dt=1.0, samples=samples, seed=seed,
-        options=replace(options, save_every=1, radius=LARGEST_RADIUS),
-        sampler="model", embedded=start, start_name="tokens",
+        save_every=1, radius=LARGEST_RADIUS, sampler="model", embedded=start, start_name="tokens",
+        keep=keep, **options,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from shaped_attention.results.provenance import plain
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.network import simulate_network
 from shaped_attention.samplers.sde import count_steps, integrate_sde
-from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.specification import specify
 from shaped_attention.statistics.compare import compare
 from shaped_attention.statistics.density import FEWEST
 
@@ -75,7 +75,7 @@ class Study:
         for width, count, dt in (finite, limit):
             specify(
                 self.layer, self.v0, width=width, steps=count, dt=dt, samples=self.samples,
-                seed=self.seed, options=Options(**self.options),
+                seed=self.seed, **self.options,
             )  # fmt: skip
 
     def run(self, progress: bool | None) -> tuple[dict[str, xr.Dataset], dict[str, xr.Dataset]]:

@@ -40,12 +40,7 @@ Measure: TypeAlias = Callable[[LayerGradients], dict[str, Any]]
 class PassedLayer:
     """A layer through which some samples have passed, and what the backward pass needs.
 
-    Attributes
-    ----------
-    source
-        Where its random numbers come from.
-    border
-        The border above it, where the next layer begins.
+    Its random numbers come from `source`; the next layer begins above its `border`.
     """
 
     def __init__(
@@ -79,8 +74,9 @@ class PassedLayer:
                 gradient = self._tape.gradient(self._tokens)
                 assert gradient is not None
                 entering.append(gradient)
+                nothing = Factors(0.0 * gradient, 0.0 * gradient)
                 for name, parameter in self._weights.items():
-                    factors[name].append(parameter.gradient() or _nothing(gradient))
+                    factors[name].append(parameter.gradient() or nothing)
                 for matrix in self._weights.matrices:
                     matrix.forget_gradient()
         return LayerGradients(self._number, factors, entering)
@@ -144,10 +140,6 @@ class DeepNetwork:
         """Yield what is measured of the gradients of each layer, from the last to the first."""
         assert self._measure is not None
         return map(self._measure, self.backward(gradients))
-
-
-def _nothing(rows: Rows) -> Factors:
-    return Factors(0.0 * rows, 0.0 * rows)
 
 
 def total_norm(rows: Rows) -> Plain:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer
-from shaped_attention.checks import check_count
 from shaped_attention.lazy.compiled_network import CompiledNetwork
 from shaped_attention.lazy.deep import DeepNetwork, Measure
 from shaped_attention.lazy.layer_programs import LayerPrograms
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
 from shaped_attention.numerics.threads import few_threads
 from shaped_attention.progress import progress_bar
-from shaped_attention.samplers.specification import Options, Specification, specify
+from shaped_attention.samplers.specification import RunOptions, Specification, specify
 
 _FEWEST_LAYERS = 2**8
 """Layers of all samples below which torch is as fast as compiling a layer (measured)."""
@@ -37,7 +37,7 @@ def deep_networks(
     depth: int,
     samples: int,
     seed: int,
-    options: Options,
+    options: RunOptions,
     gradients: int,
     measure: Measure,
     label: str,
@@ -47,52 +47,36 @@ def deep_networks(
     """Return ``work(network)`` for all samples in chunks, which takes some gradients back.
 
     A progress bar with the label counts the layers of all samples, forward and back. A readout, if
-    there is one, has some outputs.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid, or one sample needs more than the memory of the options.
+    there is one, has some outputs. Raise ValueError if an argument is invalid, or one sample needs
+    more than the memory of the options.
     """
-    check_count("width", width)
-    check_count("depth", depth)
-    spec = specify(
-        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=options,
-    )  # fmt: skip
+    spec = specify(layer, v0, width=width, steps=depth, samples=samples, seed=seed, **options)
     readout = readout_entries(outputs, spec)
     programs = _programs(spec, width, depth, gradients, measure)
     total = 2 * depth * samples
-    with progress_bar(
-        label, options.progress, total=total, unit="layer", unit_scale=True
-    ) as bar:  # fmt: skip
+    with progress_bar(label, spec.progress, total=total, unit="layer", unit_scale=True) as bar:
+        make: Callable[[int, int], Network]
+        probe: DeepNetwork | None = None
         if programs is not None:
-            size = chunk_of_samples(programs.entries + readout, spec)
+            entries, of_operand = programs.entries, 0.0
+            make = partial(CompiledNetwork, programs, spec, width, depth, passed=bar.update)
+        else:
+            make = partial(DeepNetwork, spec, width, depth, passed=bar.update, measure=measure)
+            pattern = len(spec.pattern)
+            probe = DeepNetwork(spec, width, depth, 0, 1, measure=measure)
             with few_threads(0):
-                return [
-                    work(CompiledNetwork(programs, spec, width, depth, first,
-                                         min(size, samples - first), bar.update))
-                    for first in range(0, samples, size)
-                ]  # fmt: skip
-        first_one = DeepNetwork(spec, width, depth, 0, 1, measure=measure)
-        pattern = min(depth, len(spec.pattern))
-        with few_threads(0):
-            first_one.forward(pattern)
-        layers = -(-depth // len(spec.pattern))
-        entries = first_one.entries() * layers * (1 + gradients)
+                probe.forward(min(depth, pattern))
+            entries = probe.entries() * -(-depth // pattern) * (1 + gradients)
+            of_operand = probe.entries() / probe.operands()
         size = chunk_of_samples(entries + readout, spec)
-        of_operand = first_one.entries() / first_one.operands()
         with few_threads(min(size, samples) * of_operand):
-            if samples == 1:
-                bar.update(pattern)
-                first_one.passed = bar.update
-                return [work(first_one)]
-            del first_one
-            return [
-                work(DeepNetwork(spec, width, depth, first, min(size, samples - first),
-                                 bar.update, measure))
-                for first in range(0, samples, size)
-            ]  # fmt: skip
+            if probe is not None and samples == 1:
+                bar.update(min(depth, len(spec.pattern)))
+                probe.passed = bar.update
+                return [work(probe)]
+            del probe
+            starts = range(0, samples, size)
+            return [work(make(first, min(size, samples - first))) for first in starts]
 
 
 def _programs(

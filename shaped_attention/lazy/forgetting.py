@@ -43,15 +43,10 @@ class _Part:
 
 
 class Border:
-    """Takes rows up into new spaces, and gradients down into the old ones.
+    """Takes `rows` up into new spaces, and gradients down into the old ones.
 
-    Attributes
-    ----------
-    rows
-        The rows in the new space.
-    values
-        For each summand of the space, the coordinates of the vector of ones, if the blocks need it,
-        and of the rows below it.
+    `values` are, for each summand of the space, the coordinates of the vector of ones, if the
+    blocks need it, and of the rows below it.
     """
 
     def __init__(self, rows: Rows, with_ones: bool) -> None:
@@ -60,7 +55,7 @@ class Border:
         self._parts: list[_Part] = []
         self.values: list[Plain] = []
         for space, tokens in zip(self._old, rows.parts, strict=True):
-            if space.knows_ones and not with_ones:
+            if space.known_ones is not None and not with_ones:
                 raise ValueError(
                     "a block takes the mean of the entries of tokens, so its `means` must be True"
                 )
@@ -83,7 +78,7 @@ def entering_rows(spaces: Sequence[Frame], values: Sequence[Plain], with_ones: b
         if not space.explicit:
             space.grow(value.shape[-1])
             if with_ones:
-                space.set_ones(some_rows(value, 0, 1))
+                space.known_ones = some_rows(value, 0, 1)
         first = int(with_ones and not space.explicit)
         parts.append(some_rows(value, first, value.shape[-2]))
     new: AnySpace = spaces[0] if len(spaces) == 1 else Sum(spaces)

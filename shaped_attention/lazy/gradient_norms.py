@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -24,13 +24,14 @@ from shaped_attention.rows.coordinates import inner
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.spaces import Frame
 from shaped_attention.rows.tape import Tape
-from shaped_attention.samplers.specification import Options
+from shaped_attention.samplers.specification import RunOptions, with_options
 
 Loss: TypeAlias = str | Callable[[Tensor], Tensor]
 OF = ("weights", "tokens", "input")
 
 
 @recorded(sampler="gradient_norms")
+@with_options(RunOptions)
 def gradient_norms(
     layer: Layer,
     v0: ArrayLike,
@@ -41,11 +42,7 @@ def gradient_norms(
     seed: int = 0,
     loss: Loss = "readout",
     of: str | Sequence[str] = "weights",
-    device: str | torch.device = "cpu",
-    dtype: str | torch.dtype = "float64",
-    chunk: int | None = None,
-    memory: int | str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> xr.Dataset:
     """Sample the loss and the norms of its gradients in networks with random weights.
 
@@ -107,9 +104,6 @@ def gradient_norms(
     for kind in kinds:
         check_choice("of", kind, OF)
     classes = _classes(loss)
-    options = Options(
-        device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
-    )  # fmt: skip
 
     def of_network(network: Network) -> tuple[Tensor, dict[str, Tensor]]:
         value, gradient, readout = _top(network, network.forward(), width, loss, classes)

@@ -41,16 +41,9 @@ _MOST_ROWS = 2**17
 class LayerProgram:
     """Programs of a layer: tokens to tokens, and tokens with gradients to gradients and measures.
 
-    Attributes
-    ----------
-    forward, back
-        Places of the programs in the code of all.
-    entering, leaving
-        Shapes of the coordinates of the tokens, for each part of the space.
-    above, below
-        Shapes of those of the gradients.
-    measures
-        Shapes of what is measured, by name.
+    `forward` and `back` are their places in the code of all. The others are shapes, for each part
+    of the space: of the coordinates of the tokens, of those of the gradients, and of what is
+    measured, by name.
     """
 
     forward: int
@@ -63,14 +56,9 @@ class LayerProgram:
 
 
 class LayerPrograms:
-    """The programs of all layers of a network.
+    """The programs of all layers of a network, `code`.
 
-    Attributes
-    ----------
-    code
-        All programs.
-    entries
-        Numbers that a sample keeps, with copies in another order.
+    `entries` are the numbers that a sample keeps, with copies in another order.
     """
 
     def __init__(
@@ -143,8 +131,7 @@ def in_vectors(parts: Sequence[Array], lanes: int) -> Array:
     count = -(-len(flat) // lanes) * lanes
     # The last tile is filled up with copies of the last sample.
     whole = flat[np.minimum(np.arange(count), len(flat) - 1)]
-    result: Array = np.ascontiguousarray(whole.reshape(-1, lanes, flat.shape[1]).swapaxes(1, 2))
-    return result
+    return np.ascontiguousarray(whole.reshape(-1, lanes, flat.shape[1]).swapaxes(1, 2))
 
 
 def apart(state: Array, shapes: Sequence[Shape], count: int) -> list[Array]:

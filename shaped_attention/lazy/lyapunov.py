@@ -13,8 +13,9 @@ In the limit the tangents start with D_kl = 1 for k = l, 0 otherwise, independen
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
-import torch
 import xarray as xr
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
@@ -33,12 +34,13 @@ from shaped_attention.rows.joining import cut_rows
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.values import in_one_row, stacked
 from shaped_attention.samplers.sde import integrate_sde
-from shaped_attention.samplers.specification import Options
+from shaped_attention.samplers.specification import RunOptions, with_options
 
 Array = NDArray[np.float64]
 
 
 @recorded(sampler="lyapunov")
+@with_options(RunOptions)
 def lyapunov(
     layer: Layer,
     v0: ArrayLike,
@@ -50,11 +52,7 @@ def lyapunov(
     samples: int,
     exponents: int = 2,
     seed: int = 0,
-    device: str | torch.device = "cpu",
-    dtype: str | torch.dtype = "float64",
-    chunk: int | None = None,
-    memory: int | str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> xr.Dataset:
     """Sample the first Lyapunov exponents of random networks over a finite depth.
 
@@ -99,14 +97,13 @@ def lyapunov(
     {'index': 2, 'sample': 4}
     """
     check_count("exponents", exponents)
-    options = Options(
-        device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
-    )  # fmt: skip
     if horizon is not None and width is None and depth is None:
         logs, times = _in_the_limit(layer, v0, horizon, step, samples, seed, options, exponents)
     elif horizon is None and width is not None and depth is not None:
         check_count("width", width)
-        _check_number(exponents, v0, width)
+        most = width * (np.shape(v0)[-1] if np.ndim(v0) else 1)
+        if exponents > most:
+            raise argument_error("exponents", f"at most {most} (m n)", exponents)
         logs = np.concatenate(deep_networks(
             layer, v0, width, depth, samples, seed, options, exponents, _pivots, "exponents",
             lambda network: _growth(network, exponents),
@@ -135,15 +132,9 @@ def lyapunov(
     )
 
 
-def _check_number(exponents: int, v0: ArrayLike, width: int) -> None:
-    tokens = np.shape(v0)[-1] if np.ndim(v0) else 1
-    if exponents > tokens * width:
-        raise argument_error("exponents", f"at most {tokens * width} (m n)", exponents)
-
-
 def _in_the_limit(
     layer: Layer, v0: ArrayLike, horizon: float, step: float, samples: int, seed: int,
-    options: Options, count: int,
+    options: RunOptions, count: int,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Return log L_ii at the end minus that at the start (samples, count), and the times."""
     v = check_covariance(v0, "v0")
@@ -152,8 +143,7 @@ def _in_the_limit(
     start[:m, :m] = v
     run = integrate_sde(
         with_tangents(layer, count), start, horizon=horizon, step=step, samples=samples, seed=seed,
-        times=[horizon], device=options.device, dtype=options.dtype, chunk=options.chunk,
-        memory=options.memory, progress=options.progress,
+        times=[horizon], **options,
     )  # fmt: skip
     parts = run["V"].values[-1].reshape(samples, 1 + count, m, 1 + count, m)
     products = np.einsum("skala->skl", parts[:, 1:, :, 1:])
@@ -174,8 +164,7 @@ def _growth(network: Network, count: int) -> Array:
     tangents = [cut_rows(fresh, k * m, (k + 1) * m) for k in range(count)]
     before = _pivots_of_rows(tangents)
     *_, after = network.measured(tangents)
-    logs: Array = (after["pivots"].double().log() - before.double().log()).flatten(1).cpu().numpy()
-    return logs
+    return (after["pivots"].double().log() - before.double().log()).flatten(1).cpu().numpy()
 
 
 def _pivots(layer: LayerGradients) -> dict[str, Tensor]:

@@ -156,13 +156,10 @@ class Matrix:
 
     def after(self, x: Rows) -> Rows:
         """Return x W."""
-        return self._product(x, 0)
+        return self.product_on(0, x)
 
-    def transposed_after(self, g: Rows) -> Rows:
-        """Return g W^T."""
-        return self._product(g, 1)
-
-    def _product(self, x: Rows, side: int) -> Rows:
+    def product_on(self, side: int, x: Rows) -> Rows:
+        """Return x W from the side 0, or x W^T from the side 1."""
         x._space = unify(x.space, self._spaces[side])
         target = settled(self._spaces[1 - side])
         tape = recording()
@@ -170,7 +167,7 @@ class Matrix:
         def rule(g: Rows) -> None:
             self.add_gradient(*((x, g) if side == 0 else (g, x)))
             if x.needs_gradient:
-                add_gradient(x, self._product(g, 1 - side))
+                add_gradient(x, self.product_on(1 - side, g))
 
         def make() -> Parts:
             return self._multiplied(x, side)
@@ -236,4 +233,4 @@ class Transposed:
 
     def after(self, g: Rows) -> Rows:
         """Return g W^T."""
-        return self.matrix.transposed_after(g)
+        return self.matrix.product_on(1, g)

@@ -21,8 +21,7 @@ from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.parameters import at_depth, value_at
 from shaped_attention.lazy.networks import residual_space
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.lazy.stored import Stored
-from shaped_attention.lazy.weights import Weights
+from shaped_attention.lazy.weights import Stored, Weights
 from shaped_attention.numerics.primitives import by_mean_square
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
@@ -38,16 +37,9 @@ NAMES = {"gpt2": _GPT2, "llama": _LLAMA}
 
 
 class LibraryModel:
-    """Some samples of a model, as rows.
+    """Some samples of a model, as rows, for a text with the token numbers `ids`.
 
-    Parameters
-    ----------
-    model
-        A model of a family in `NAMES` that was read from a configuration.
-    ids
-        Numbers of the tokens.
-    source
-        Samples, seed, precision and device.
+    The model was read from a configuration, and its family is in `NAMES`.
     """
 
     def __init__(self, model: Model, ids: NDArray[np.int64], source: Source) -> None:
@@ -79,8 +71,7 @@ class LibraryModel:
         for index, block in enumerate(self.model.layers()[layer]):
             project: Any = self.weights.block(f"{layer}.{index}", stored(self.model, layer, index))
             x = block.forward(at_depth(block, layer / self.depth), x, project)
-        result: Rows = x
-        return result
+        return x
 
     def outputs(self, x: Rows) -> Tensor:
         """Return the logits (B, m, vocabulary)."""
@@ -155,5 +146,4 @@ def _normalised(x: Rows, norm: Norm | None) -> Rows:
     if norm.kind == "layer":
         x = x - x.mean(-1, keepdim=True)
     tokens: Any = x
-    result: Rows = by_mean_square(tokens, norm.eps)
-    return result
+    return by_mean_square(tokens, norm.eps)

@@ -34,10 +34,7 @@ def chunk_of_samples(
 ) -> int:
     """Return how many samples move together, from the numbers that one keeps.
 
-    Raises
-    ------
-    ValueError
-        If a single one takes more than the memory of the specification.
+    Raise ValueError if a single one takes more than the memory of the specification.
     """
     bytes_of_one = of_rows(entries, spec.dtype.itemsize)
     check_one_fits(spec, bytes_of_one, hint)
@@ -47,10 +44,7 @@ def chunk_of_samples(
 def readout_entries(outputs: int, spec: Specification) -> int:
     """Return how many numbers of one sample a readout takes, with its loss and gradient.
 
-    Raises
-    ------
-    ValueError
-        If they take more than the memory of the specification.
+    Raise ValueError if they take more than the memory of the specification.
     """
     entries = _OF_A_LOGIT * spec.tokens * outputs
     chunk_of_samples(entries, spec, "fewer tokens or classes")
@@ -84,8 +78,7 @@ def through_layer(
         of_graph = isinstance(weights.source, TracedSource)
         p = traced(block) if of_graph else at_depth(block, layer / depth)
         x = block.forward(p, x, project)
-    result: Rows = x
-    return result
+    return x
 
 
 def matrix_names(block: Block, tokens: int, width: int) -> list[str]:

@@ -31,17 +31,11 @@ Rate = float | Mapping[str, float]
 
 @dataclass
 class State:
-    """A parameter during training.
+    """A parameter during training: a matrix, or some of its columns.
 
-    Attributes
-    ----------
-    parameter
-        The matrix, or some of its columns.
-    terms
-        Matrices of low rank that occur in it: gradients, and the signs of Muon.
-    weight, buffer, pure
-        Coefficients of W_0 and of the terms, in the matrix, in its momentum, and in what the
-        momentum would be without weight decay; None before the first step.
+    `terms` are matrices of low rank that occur in it: gradients, and the signs of Muon. `weight`,
+    `buffer` and `pure` are coefficients of W_0 and of the terms, in the matrix, in its momentum,
+    and in what the momentum would be without weight decay; None before the first step.
     """
 
     parameter: Parameter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,47 +12,24 @@ from shaped_attention.lazy.low_rank import Coefficient, Factors
 from shaped_attention.rows.coordinates import inner
 from shaped_attention.rows.joining import members
 from shaped_attention.rows.rows import Rows
-from shaped_attention.rows.spaces import AnySpace, Sum
+from shaped_attention.rows.spaces import Sum
 
-
-class Holder(Protocol):
-    """What a parameter needs of its matrix."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
-
-    @property
-    def outputs(self) -> AnySpace:
-        """The space of x W."""
-
-    def gradient(self) -> Factors | None:
-        """Return the gradient that has accumulated since `forget_gradient`."""
+if TYPE_CHECKING:
+    from shaped_attention.lazy.matrices import Matrix
 
 
 class Parameter:
     """A matrix of a network, or some of the columns of one that holds several side by side.
 
-    Its value is ``kept W_0 + X^T G``, with the update X^T G of low rank.
-
-    Attributes
-    ----------
-    matrix, name
-        The matrix, and the name of these columns.
-    members
-        Numbers of the parts of the matrix's outputs; None for all columns.
-    hidden
-        Whether Muon acts on it: a matrix between hidden features.
-    by_inputs
-        Whether the library stores it as (inputs, outputs), rather than (outputs, inputs).
-    sections
-        Numbers of the parts of several matrices that a library stores as this one; empty if it is
-        one matrix.
+    Its value is ``kept W_0 + X^T G``, with the update X^T G of low rank. `members` are the numbers
+    of the parts of the matrix's outputs; None for all columns. Muon acts on it if it is `hidden`, a
+    matrix between hidden features. A library may store it as (inputs, outputs), `by_inputs`, or
+    several matrices as this one, whose parts are `sections`.
     """
 
     def __init__(
         self,
-        matrix: Holder,
+        matrix: Matrix,
         name: str,
         members: list[int] | None = None,
         hidden: bool = True,

@@ -14,7 +14,6 @@ from __future__ import annotations
 from shaped_attention.lazy.matrices import Matrix, Revealed
 from shaped_attention.rows.coordinates import Parts, cut
 from shaped_attention.rows.directions import spanning
-from shaped_attention.rows.joining import members
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.spaces import Open, Sum, settled
 from shaped_attention.rows.tape import add_gradient, drawn_later, recording
@@ -32,22 +31,9 @@ class ZeroMatrix(Matrix):
 class SideBySide(Matrix):
     """Matrices [W_1, ..., W_k] of independent N(0, std^2) entries that take the rows x.
 
-    Parameters
-    ----------
-    x
-        The rows.
-    columns
-        Number of columns of W_1.
-    std, name
-        As in `Matrix`.
-
-    Attributes
-    ----------
-    rows
-        x, during the first products.
-    bias
-        A matrix that starts at 0, and the row that it takes: their product is added to x W. Or
-        None.
+    `columns` are those of W_1. `rows` are x during the first products, and None after them. A
+    `bias` consists of a matrix that starts at 0, and the row that it takes: their product is added
+    to x W.
     """
 
     def __init__(self, x: Rows, columns: int, std: float, name: str) -> None:
@@ -103,10 +89,6 @@ class SideBySide(Matrix):
             result = result + one @ matrix
         return result
 
-    def part(self, x: Rows, number: int) -> Rows:
-        """Return the columns of a matrix, of what `product` returns."""
-        return members(x, [number])
-
     def known_rows(self) -> list[Rows]:
         """Return the directions along which it is known, and their images."""
         return [*super().known_rows(), *self._images_of.values()]
@@ -118,10 +100,8 @@ class SideBySide(Matrix):
         for x in self._products:
             _ = x.parts
         assert self._split is not None
-        parts = [
-            part for number in sorted(self._images_of) for part in self._images_of[number].parts
-        ]
-        self._revealed[0].append(self._split[0], Rows(self._sum, tuple(parts)))
+        parts = tuple(part for k in sorted(self._images_of) for part in self._images_of[k].parts)
+        self._revealed[0].append(self._split[0], Rows(self._sum, parts))
         self.rows, self._split = None, None
         self._products.clear()
         self._images_of.clear()
@@ -133,7 +113,7 @@ class SideBySide(Matrix):
         for number, space in enumerate(self._sum.parts):
             gradient = self._gradients.pop(number, None)
             if gradient is None:
-                parts += [part.zeros(x.shape[1], part.size) for part in space]
+                parts += [part.source.filled(x.shape[1], part.size, 0.0) for part in space]
             else:
                 parts += gradient.parts
         g = Rows(self._sum, tuple(parts))
@@ -142,4 +122,4 @@ class SideBySide(Matrix):
             matrix, one = self.bias
             matrix.add_gradient(one, g.summed(1))
         if x.needs_gradient:
-            add_gradient(x, self._product(g, 1))
+            add_gradient(x, self.product_on(1, g))

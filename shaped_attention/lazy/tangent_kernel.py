@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -22,10 +23,11 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.rows.coordinates import inner, total
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.values import stacked
-from shaped_attention.samplers.specification import Options
+from shaped_attention.samplers.specification import RunOptions, with_options
 
 
 @recorded(sampler="neural_tangent_kernel")
+@with_options(RunOptions)
 def neural_tangent_kernel(
     layer: Layer,
     v0: ArrayLike,
@@ -34,11 +36,7 @@ def neural_tangent_kernel(
     depth: int,
     samples: int,
     seed: int = 0,
-    device: str | torch.device = "cpu",
-    dtype: str | torch.dtype = "float64",
-    chunk: int | None = None,
-    memory: int | str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> xr.Dataset:
     """Sample the neural tangent kernel of a network at initialisation.
 
@@ -77,9 +75,6 @@ def neural_tangent_kernel(
     >>> dict(data.kernel.sizes)
     {'sample': 5, 'row': 2, 'col': 2}
     """
-    options = Options(
-        device=device, dtype=dtype, chunk=chunk, memory=memory, progress=progress
-    )  # fmt: skip
     tokens = np.shape(v0)[-1] if np.ndim(v0) else 1
 
     def of_network(network: Network) -> tuple[Tensor, Tensor]:

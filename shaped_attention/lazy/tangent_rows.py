@@ -24,7 +24,8 @@ from torch.overrides import TorchFunctionMode
 from shaped_attention.rows.coordinates import Vectors, is_vector
 from shaped_attention.rows.entries import explicitly
 from shaped_attention.rows.joining import joined
-from shaped_attention.rows.rows import Multiplier, Operators, Rows
+from shaped_attention.rows.operators import Columns, Multiplier, Operators
+from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.spaces import AnySpace
 from shaped_attention.rows.values import Plain
 
@@ -89,8 +90,8 @@ class RowsWithTangent(Operators):
             return self.of_entries(torch.add, (self, other), {})
         if isinstance(other, Rows | RowsWithTangent):
             other = _stacked(other)
-            x, y = (_repeated(z, max(self.count, other.count)) for z in (self, other))
-            return RowsWithTangent(x.both + y.both)
+            count = max(self.count, other.count)
+            return RowsWithTangent(self.repeated(count).both + other.repeated(count).both)
         if isinstance(other, Tensor):
             value, tangent = _unpacked(other)
             zero = 0.0 * self.value
@@ -119,20 +120,21 @@ class RowsWithTangent(Operators):
 
     # To plain matrices.
 
-    @property
-    def mT(self) -> ColumnsWithTangent:
-        """The transpose, for ``x @ y.mT``."""
-        return ColumnsWithTangent(self)
-
-    T = mT
-
     def __matmul__(self, other: Multiplier | Tensor) -> Any:
         if isinstance(other, Tensor):
             return self.of_entries(torch.matmul, (self, other), {})
-        if isinstance(other, ColumnsWithTangent):
+        if isinstance(other, Columns) and isinstance(other.rows, RowsWithTangent):
             return other.after(self)
         product = self.both @ other
         return _dual(product) if isinstance(product, Tensor) else RowsWithTangent(product)
+
+    def transposed_after(self, x: Rows | RowsWithTangent) -> Tensor:
+        """Return x y^T, where y are these rows."""
+        x = _stacked(x)
+        whole = x.both @ self.both.mT
+        r, q = x.count, self.count
+        change = whole[:, r:, :q] + whole[:, :r, q:]
+        return forward_ad.make_dual(whole[:, :r, :q], change)
 
     def squares(self) -> Float[Tensor, "B r 1"]:
         """Return the squared lengths of the rows."""
@@ -178,32 +180,9 @@ class RowsWithTangent(Operators):
         return RowsWithTangent(self.both.summands(first, last))
 
 
-class ColumnsWithTangent:
-    """The transpose of rows with a tangent."""
-
-    __torch_function__ = RowsWithTangent.__torch_function__
-
-    def __init__(self, rows: RowsWithTangent) -> None:
-        self.rows = rows
-
-    def after(self, x: Rows | RowsWithTangent) -> Tensor:
-        """Return x y^T."""
-        y = self.rows
-        x = _stacked(x)
-        whole = x.both @ y.both.mT
-        r, q = x.count, y.count
-        change = whole[:, r:, :q] + whole[:, :r, q:]
-        return forward_ad.make_dual(whole[:, :r, :q], change)
-
-
 def has_tangent(plain: Plain) -> bool:
     """Return whether a plain matrix has a tangent."""
     return isinstance(plain, Tensor) and forward_ad.unpack_dual(plain).tangent is not None
-
-
-def mixed(plain: Tensor, x: Rows) -> Rows | RowsWithTangent:
-    """Return the rows, which are constant, mixed by a plain matrix that may have a tangent."""
-    return plain @ (RowsWithTangent.of(x, 0.0 * x) if has_tangent(plain) else x)
 
 
 def _unpacked(plain: Tensor) -> tuple[Tensor, Tensor]:
@@ -226,17 +205,8 @@ def _stacked(x: Rows | RowsWithTangent) -> RowsWithTangent:
 def _placed(rows: Rows, half: int) -> Rows:
     """Return twice as many rows, zero in the other half."""
     source, r = rows.space.source, rows.shape[1]
-    place = torch.zeros(2 * r, r, dtype=source.dtype, device=source.device)
-    place[half * r : (half + 1) * r] = torch.eye(r, dtype=source.dtype, device=source.device)
-    return place @ rows
-
-
-def _repeated(x: RowsWithTangent, count: int) -> RowsWithTangent:
-    """Return a single row as often as needed, for a sum."""
-    if x.count == count:
-        return x
-    source = x.space.source
-    return torch.ones(count, x.count, dtype=source.dtype, device=source.device) @ x
+    whole = torch.eye(2 * r, dtype=source.dtype, device=source.device)
+    return whole[:, half * r : (half + 1) * r] @ rows
 
 
 class TwiceDifferentiable(TorchFunctionMode):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -25,9 +25,10 @@ from shaped_attention.results.plain_arguments import storable
 from shaped_attention.results.provenance import recorded
 from shaped_attention.rows.sources import Source
 from shaped_attention.samplers.specification import (
-    Options,
+    RunOptions,
     Specification,
     specify,
+    with_options,
 )
 
 Array = NDArray[np.float64]
@@ -39,6 +40,7 @@ def _as_written(layer: Any) -> Any:
 
 
 @recorded(sampler="training", written={"layer": _as_written})
+@with_options(RunOptions)
 def simulate_training(
     layer: Any,
     tokens: int | ArrayLike,
@@ -51,11 +53,7 @@ def simulate_training(
     optimizer: Any = None,
     classes: int | None = None,
     seed: int = 0,
-    device: str | torch.device = "cpu",
-    dtype: str | torch.dtype = "float64",
-    chunk: int | None = None,
-    memory: int | str | None = None,
-    progress: bool | None = None,
+    **options: Unpack[RunOptions],
 ) -> xr.Dataset:
     """Sample the first training steps of networks with random weights, or of a model.
 
@@ -90,13 +88,8 @@ def simulate_training(
         `SGD` or `Muon`; None for SGD(1.0), a large rate for a model with the library's scale.
     classes
         Number of classes; None for the largest target plus 1, and at least 2, or the vocabulary.
-    device, dtype
-        A torch device, and the precision: "float64", "float32", or the torch dtype of that name.
-    chunk, memory
-        Number of samples that are computed together, and the bytes that they may take; the result
-        depends on neither.
-    progress
-        Whether to show a progress bar; None shows it if the error stream is a terminal.
+    device, dtype, chunk, memory, progress
+        As in `gradient_norms`.
 
     Returns
     -------
@@ -139,7 +132,6 @@ def simulate_training(
             "as Adam, do not have low rank)",
             optimizer,
         )
-    options = Options(device=device, dtype=dtype, chunk=chunk, memory=memory)
     named = (tokens, targets, width, depth, classes, samples, seed, options)
     make = _of_layer if _is_layer(layer) else _of_model
     spec, goal, network = make(layer, *named)
@@ -159,7 +151,7 @@ def simulate_training(
     of_operand = min(size, samples) * probe.mean_entries()
     with (
         few_threads(of_operand),
-        progress_bar("training", progress, total=total, unit="step", unit_scale=True) as bar,
+        progress_bar("training", spec.progress, total=total, unit="step", unit_scale=True) as bar,
     ):
         for first in range(0, samples, size):
             count = min(size, samples - first)
@@ -190,17 +182,15 @@ Made = tuple[Specification, Tensor, Callable[[Source], Network]]
 
 def _of_layer(
     layer: Any, tokens: Any, targets: ArrayLike, width: int | None, depth: int | None,
-    classes: int | None, samples: int, seed: int, options: Options,
+    classes: int | None, samples: int, seed: int, options: RunOptions,
 ) -> Made:  # fmt: skip
     """Return the specification, the targets, and what makes networks of a layer."""
     if width is None or depth is None:
         name = "width" if width is None else "depth"
         raise argument_error(name, f"an integer >= 1, since a layer does not fix its {name}", None)
-    check_count("width", width)
-    check_count("depth", depth)
     spec = specify(
-        layer, tokens, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=options, start_name="tokens",
+        layer, tokens, width=width, steps=depth, samples=samples, seed=seed,
+        **options, start_name="tokens",
     )  # fmt: skip
     goal, outputs = _targets(targets, spec.tokens, classes)
     readout_entries(outputs, spec)
@@ -209,7 +199,7 @@ def _of_layer(
 
 def _of_model(
     model: Any, tokens: Any, targets: ArrayLike, width: int | None, depth: int | None,
-    classes: int | None, samples: int, seed: int, options: Options,
+    classes: int | None, samples: int, seed: int, options: RunOptions,
 ) -> Made:  # fmt: skip
     """Return the specification, the targets, and what makes networks of a model."""
     known = as_model(model, "layer")
@@ -233,7 +223,7 @@ def _of_model(
     goal, _ = _targets(targets, len(ids), vocabulary)
     spec = specify(
         known.layer, mean_covariance(known.embedding, ids), width=known.width, steps=known.depth,
-        dt=1.0, samples=samples, seed=seed, options=options, start_name="tokens",
+        dt=1.0, samples=samples, seed=seed, **options, start_name="tokens",
     )  # fmt: skip
     readout_entries(vocabulary, spec)
     return spec, goal, lambda source: LibraryModel(known, ids, source)

@@ -151,5 +151,4 @@ class TrainingRun:
 
 
 def _numpy(x: Tensor) -> Array:
-    values: Array = x.detach().double().cpu().numpy()
-    return values
+    return x.detach().double().cpu().numpy()

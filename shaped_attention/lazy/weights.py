@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -13,22 +14,44 @@ from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.parameters import Parameter
 from shaped_attention.lazy.side_by_side import SideBySide, ZeroMatrix
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.lazy.stored import Stored
-from shaped_attention.lazy.tangent_rows import RowsWithTangent, has_tangent, mixed
+from shaped_attention.lazy.tangent_rows import RowsWithTangent, has_tangent
+from shaped_attention.rows.joining import members
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
 from shaped_attention.rows.spaces import AnySpace, Frame, Open
-from shaped_attention.rows.values import differentiable, is_plain
+from shaped_attention.rows.values import Plain, differentiable
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How a library stores matrices of a block that take the same rows.
+
+    A block asks for products with matrices of N(0, 1) entries, and multiplies its branch by what
+    makes up for that. With a matrix W of standard deviation s, `std`, and a bias b of the library
+    it is given (x W + b / c) / s, where the block, but not the library, has divided x by c, the
+    `divisor`. `members` are the numbers of the products of the block's branch that each parameter
+    holds, by its name; if these are several matrices, `sections` are the products of each. `biases`
+    are the names of biases, by that of the parameter to whose product they are added, and
+    `norm_bias` that of the LayerNorm in front of the matrices. They may be stored as (inputs,
+    outputs), `by_inputs`.
+    """
+
+    members: dict[str, list[int]]
+    std: float = 1.0
+    sections: dict[str, list[list[int]]] = field(default_factory=dict)
+    biases: dict[str, str] = field(default_factory=dict)
+    divisor: float = 1.0
+    norm_bias: str = ""
+    by_inputs: bool = False
+
+    @property
+    def products(self) -> list[int]:
+        """All products, in the order of the branch."""
+        return sorted(number for members in self.members.values() for number in members)
 
 
 class Weights(dict[str, Parameter]):
-    """The parameters of a network by name, which are made when they are first used.
-
-    Attributes
-    ----------
-    matrices
-        The matrices.
-    """
+    """The parameters of a network by name, made with their `matrices` at their first use."""
 
     def __init__(self, source: Source) -> None:
         super().__init__()
@@ -83,13 +106,15 @@ class Weights(dict[str, Parameter]):
             check_new_name(taken, kind, head)
             number = next(numbers)
             own, group = f"{name}.{number}", groups.get(number)
-            if is_plain(x):
+            if isinstance(x, Plain):
                 # A bias is the product of the number 1 with a matrix of one row.
                 size, constant = x.shape[-1], not (differentiable(x) or has_tangent(x))
                 entries = x if constant else self.source.constant(np.eye(size))
                 rows = new_rows(Frame(size, self.source, explicit=True), entries)
                 result = self.product(rows, Open(columns, self.source), own, hidden=size > 1)
-                return result if constant else mixed(x, result)
+                if has_tangent(x):
+                    return x @ RowsWithTangent.of(result, 0.0 * result)
+                return result if constant else x @ result
             if group is not None and group.norm_bias:
                 if group.norm_bias not in shifted:
                     shifted[group.norm_bias] = x + self.bias(x.space, group.norm_bias)
@@ -100,7 +125,7 @@ class Weights(dict[str, Parameter]):
                 matrix, place = self._places[own]
                 if products.get(id(matrix), (None,))[0] is not x:
                     products[id(matrix)] = x, matrix.product(x)
-                result = matrix.part(products[id(matrix)][1], place)
+                result = members(products[id(matrix)][1], [place])
             return result if group is None or group.std == 1.0 else result / group.std
 
         return project
@@ -128,9 +153,9 @@ class Weights(dict[str, Parameter]):
     def _keep_stored(self, group: Stored, matrix: SideBySide) -> None:
         """Add the parameters of a library that a matrix holds."""
         place = {number: index for index, number in enumerate(group.products)}
-        for name, members in group.members.items():
+        for name, numbers in group.members.items():
             sections = [[place[k] for k in part] for part in group.sections.get(name, ())]
-            held = [place[k] for k in members]
+            held = [place[k] for k in numbers]
             self[name] = Parameter(matrix, name, held, True, group.by_inputs, sections)
             matrix.parameters.append(self[name])
         if group.biases:

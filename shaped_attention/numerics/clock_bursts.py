@@ -6,17 +6,18 @@ explosion, which take many steps, do not hold up the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.functions import exp
 from shaped_attention.compiler.matrices import View, entries
 from shaped_attention.compiler.text import Int
 from shaped_attention.numerics.bookkeeping import load_mask, squares, stop_outside, store_words
-from shaped_attention.numerics.emission import Emission
+from shaped_attention.numerics.emission import Emission, typed
 
-BURST = "pppppppppp" + "dddd" + "iiiiii"
-"""Types of the arguments: pointers, doubles and integers."""
+BURST = typed(
+    "active state left grid taken alive stopped largest slots stored", "radius dt shift near",
+    "first target found count steps row",
+)  # fmt: skip
+"""The arguments."""
 
 
 def write_burst(m: Emission, e: Emitter) -> None:
@@ -51,9 +52,6 @@ def write_burst(m: Emission, e: Emitter) -> None:
         arrived_at = e.new(f"alloca [{lanes} x i8], align 64")
         e.loop(0, "%found", lanes, lambda start, _: block(start, fields, moving, arrived_at))
 
-    def each_lane(body_: Callable[[Int], None]) -> None:
-        e.loop(0, lanes, 1, lambda p, _: body_(p))
-
     def load(kind: str, base: str, i: Int) -> str:
         size = 1 if kind == "i8" else 8
         return e.new(f"load {kind}, ptr {e.at(base, i, kind)}, align {size}")
@@ -61,6 +59,16 @@ def write_burst(m: Emission, e: Emitter) -> None:
     def store(kind: str, x: str, base: str, i: Int) -> None:
         size = 1 if kind == "i8" else 8
         e.put(f"store {kind} {x}, ptr {e.at(base, i, kind)}, align {size}")
+
+    def copy_state(p: Int, base: str, first: Int, out: bool) -> None:
+        """Copy the state in lane p to a place in memory, or back."""
+
+        def entry(j: Int, _: object) -> None:
+            here, there = ("%buf", e.add(e.mul(j, lanes), p)), (base, e.add(first, j))
+            source, target = (here, there) if out else (there, here)
+            store("double", load("double", *source), *target)
+
+        e.loop(0, size, 1, entry)
 
     arrays = (("left", "double"), ("grid", "i64"), ("taken", "i64"), ("largest", "double"))
 
@@ -76,32 +84,22 @@ def write_burst(m: Emission, e: Emitter) -> None:
             store("double", "0x7FF0000000000000", lane["stops"], p)
             for name, kind in arrays:
                 store(kind, load(kind, f"%{name}", i), lane[name], p)
-
-            def entry(j: Int, _: object) -> None:
-                x = load("double", "%state", e.add(e.mul(i, size), j))
-                store("double", x, "%buf", e.add(e.mul(j, lanes), p))
-
-            e.loop(0, size, 1, entry)
+            copy_state(p, "%state", e.mul(i, size), out=False)
 
         def scatter(p: Int) -> None:
             with e.when(e.new(f"icmp ult i64 {p}, {here}")):
                 i = load("i64", lane["numbers"], p)
                 for name, kind in arrays:
                     store(kind, load(kind, lane[name], p), f"%{name}", i)
-
-                def entry(j: Int, _: object) -> None:
-                    x = load("double", "%buf", e.add(e.mul(j, lanes), p))
-                    store("double", x, "%state", e.add(e.mul(i, size), j))
-
-                e.loop(0, size, 1, entry)
+                copy_state(p, "%state", e.mul(i, size), out=True)
                 stop = load("double", lane["stops"], p)
                 with e.when(e.new(f"fcmp une double {stop}, 0x7FF0000000000000")):
                     store("i8", "0", "%alive", i)
                     store("double", stop, "%stopped", i)
 
-        each_lane(gather)
+        e.lanes_loop(gather)
         e.loop(0, "%steps", 1, lambda _, __: one_step(lane, moving, arrived_at))
-        each_lane(scatter)
+        e.lanes_loop(scatter)
 
     def one_step(lane: dict[str, str], moving: str, arrived_at: str) -> None:
         with e.when(e.some(load_mask(e, moving))):
@@ -168,18 +166,11 @@ def write_burst(m: Emission, e: Emitter) -> None:
                     with e.when(e.new(f"icmp sge i64 {slot}, 0")):
                         i = load("i64", lane["numbers"], p)
                         to = e.mul(e.add(e.mul(slot, "%count"), i), size)
+                        copy_state(p, "%stored", to, out=True)
 
-                        def entry(j: Int, _: object) -> None:
-                            x = load("double", "%buf", e.add(e.mul(j, lanes), p))
-                            store("double", x, "%stored", e.add(to, j))
-
-                        e.loop(0, size, 1, entry)
-
-            each_lane(keep_state)
+            e.lanes_loop(keep_state)
         behind = e.new(f"icmp slt {e.of('i64')} {grid}, {e.splat('%target', 'i64')}")
         left_over = e.both(mask, behind)
         e.store_as("i8", e.new(f"zext {e.of('i1')} {left_over} to {e.of('i8')}"), moving)
 
-    names = ("active state left grid taken alive stopped largest slots stored radius dt shift "
-             "near first target found count steps row")  # fmt: skip
-    m.function(e, BURST, names, body)
+    m.function(e, BURST, body)

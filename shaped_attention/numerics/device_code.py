@@ -19,19 +19,15 @@ from shaped_attention.compiler.llvm import compiled, host
 from shaped_attention.compiler.ptx import DEVICE, Kernel, kernel
 from shaped_attention.compiler.random import keys, normal_pair, threefry
 from shaped_attention.libraries import Tensor, torch
-from shaped_attention.numerics.emission import Emission
+from shaped_attention.numerics.emission import OWN, TYPES, Emission, Parameters, typed
 from shaped_attention.numerics.fixed_steps import STEP, write_steps
 from shaped_attention.numerics.mover import table_of
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Depths
 from shaped_attention.numerics.step import emitted
 
-_TYPES = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64, "double": ctypes.c_double}
-
 _MOST_ROWS = 4
 """Rows of an input up to which steps are unrolled: more values than registers would be spilled."""
-
-Parameters = Sequence[tuple[str, str]]
 
 
 def threads(
@@ -51,7 +47,7 @@ def threads(
         if not on_device:
             e.function([*parameters, ("i64", "count")], each, name="kernel")
     text = e.module() + (kernel(parameters) if on_device else "")
-    return text, [_TYPES[kind] for kind, _ in parameters]
+    return text, [TYPES[kind] for kind, _ in parameters]
 
 
 def _loaded(text: str, types: list[Any], on_device: bool) -> Callable[..., None]:
@@ -63,12 +59,8 @@ def _loaded(text: str, types: list[Any], on_device: bool) -> Callable[..., None]
 class DeviceSteps:
     """Steps of equal length of paths on a device: `mover.Mover.advance`, a path in each thread.
 
-    Parameters
-    ----------
-    programs, key, depths, dtype, factors
-        As those of `mover.Mover`.
-    device
-        Device of the tensors: the kind cuda, or cpu.
+    The device is that of the tensors, of the kind cuda, or cpu; the others are as for
+    `mover.Mover`.
     """
 
     def __init__(
@@ -98,21 +90,7 @@ class DeviceSteps:
             partial(write_steps, emission, adding=adding),
             _MOST_ROWS,
         )
-        kinds = {"p": "ptr", "d": "double", "i": "i64"}
-        names = [
-            "state",
-            "alive",
-            "stopped",
-            "radius",
-            "dt",
-            "first",
-            "begin",
-            "end",
-            "blocks",
-            "stride",
-        ]
-        given = [(kinds[k], name) for k, name in zip(STEP, names, strict=True)]
-        parameters = [("ptr", "table"), ("ptr", "keys"), *(x for x in given if x[1] != "blocks")]
+        parameters = [*OWN[:2], *(x for x in STEP if x[1] != "blocks")]
 
         def body() -> None:
             places = [e.new(f"alloca [{max(1, size)} x {kind}], align 64") for kind, size in (
@@ -128,7 +106,7 @@ class DeviceSteps:
             }
             e.call(
                 "run", ("ptr", "%table"), ("ptr", "%keys"), *(("ptr", x) for x in places),
-                *((kind, own.get(name, f"%{name}")) for kind, name in given),
+                *((kind, own.get(name, f"%{name}")) for kind, name in STEP),
             )  # fmt: skip
 
         return threads(e, parameters, body, on_device)
@@ -159,11 +137,7 @@ def _fill(on_device: bool) -> Callable[..., None]:
         for k, x in enumerate(both):
             e.write_row(x, "%out", e.add(e.mul("%number", 2), k))
 
-    parameters = [
-        ("ptr", "out"),
-        ("ptr", "paths"),
-        *(("i64", x) for x in ("k0", "k1", "c0", "pairs")),
-    ]
+    parameters = typed("out paths", "", "k0 k1 c0 pairs")
     return _loaded(*threads(e, parameters, body, on_device), on_device)
 
 

@@ -36,12 +36,7 @@ def slot_number(first: int, index: int) -> int:
     """Return slot number `index` of the block whose first slot is `first`.
 
     After its first 64 slots a block continues with 64 beyond the first slots of 256 blocks, and so
-    on.
-
-    Raises
-    ------
-    RuntimeError
-        If `index` is 65,536 or more.
+    on. Raise RuntimeError if `index` is 65,536 or more.
     """
     rounds, place = divmod(index, SLOTS_PER_BLOCK)
     slot = first + rounds * SLOTS_PER_BLOCK * _BLOCKS + place
@@ -114,22 +109,10 @@ class Draws:
     """The random numbers of one block in one step, for a set of samples.
 
     Every call takes the next slot: a block draws what it needs in a fixed order and never names a
-    generator.
-
-    Parameters
-    ----------
-    key
-        Key of the stream, from `stream_key`.
-    samples
-        Integer tensor (B,) of sample numbers in [0, 2^32).
-    step
-        Layer or step number in [0, 2^32), or one for each sample (B,).
-    slot
-        First slot; a block of a layer starts at `SLOTS_PER_BLOCK` times its position.
-    dtype
-        Type of the returned numbers, which are made in float64.
-    compiled
-        Whether the compiled generator may be used where possible; the numbers agree to rounding.
+    generator. The key is that of a stream, from `stream_key`. Numbers of samples (B,) and the step,
+    or one for each sample (B,), are integers in [0, 2^32). A block of a layer starts at the slot
+    `SLOTS_PER_BLOCK` times its position. Numbers are made in float64 and returned in `dtype`;
+    without `compiled`, torch makes them, which agree to rounding.
     """
 
     key: NDArray[np.uint64]

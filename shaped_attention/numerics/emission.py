@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +32,21 @@ _ROOM = 0.25
 
 _OUTSIDE = ("alive", "stopped", "buf", "radii", "times")
 
+Parameters: TypeAlias = Sequence[tuple[str, str]]
+"""Types and names of the arguments of a function."""
+
+TYPES = {"ptr": ctypes.c_void_p, "double": ctypes.c_double, "i64": ctypes.c_int64}
+
+
+def typed(pointers: str, doubles: str, integers: str) -> list[tuple[str, str]]:
+    """Return the types and names of arguments, in this order."""
+    kinds = ("ptr", pointers), ("double", doubles), ("i64", integers)
+    return [(kind, name) for kind, names in kinds for name in names.split()]
+
+
+OWN = typed("table keys buf work paths times radii lane", "", "")
+"""What every function that is called from outside has besides its own arguments."""
+
 
 def largest_factor(dtype: Any) -> float:
     """Return the sum of absolute entries at which a path of the limit stops."""
@@ -38,16 +54,10 @@ def largest_factor(dtype: Any) -> float:
 
 
 class Emission:
-    """Programs, and the parts of the functions that run them.
+    """Programs of the layers of a pattern or of the clock, and the parts of their functions.
 
-    Attributes
-    ----------
-    programs
-        One for each layer of a pattern, or those of the clock.
-    rounded
-        Whether single precision has the normals of double precision, rounded.
-    rows
-        Rows of the buffer, known once the steps are emitted.
+    With `rounded` single precision has the normals of double precision, rounded. `rows` of the
+    buffer are known once the steps are emitted.
     """
 
     def __init__(
@@ -56,14 +66,10 @@ class Emission:
         self.programs, self.real_dtype, self.rounded = list(programs), real_dtype, rounded
         self._factors, self.rows = factors, 1
 
-    def function(self, e: Emitter, arguments: str, names: str, body: Callable[[], None]) -> None:
+    def function(self, e: Emitter, arguments: Parameters, body: Callable[[], None]) -> None:
         """Emit the function that is called from outside."""
-        kinds = {"p": "ptr", "d": "double", "i": "i64"}
-        own = ["table", "keys", "buf", "work", "paths", "times", "radii", "lane"]
-        parameters = [("ptr", x) for x in own]
-        parameters += [(kinds[k], x) for k, x in zip(arguments, names.split(), strict=True)]
         with e.in_loops():
-            e.function(parameters, body, name="run")
+            e.function([*OWN, *arguments], body, name="run")
 
     def _places(self, k: int) -> tuple[int, int]:
         """Return where the scalars and the keys of a program begin."""

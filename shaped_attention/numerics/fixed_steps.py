@@ -17,10 +17,12 @@ from shaped_attention.numerics.bookkeeping import (
     store_radius,
     store_time,
 )
-from shaped_attention.numerics.emission import Emission
+from shaped_attention.numerics.emission import Emission, typed
 
-STEP, REPORT, APPLY = "pppddiiiii", "ppppddiiii", "ppiiii"
-"""Types of the arguments: pointers, doubles and integers."""
+STEP = typed("state alive stopped", "radius dt", "first begin end blocks stride")
+REPORT = typed("state alive stopped reported", "radius dt", "first point blocks stride")
+APPLY = typed("states results", "", "first step blocks stride")
+"""The arguments of the three functions."""
 
 
 def write_steps(m: Emission, e: Emitter, adding: bool) -> None:
@@ -57,8 +59,7 @@ def write_steps(m: Emission, e: Emitter, adding: bool) -> None:
         store_radius(e)
         e.loop(0, "%blocks", 1, block)
 
-    names = "state alive stopped radius dt first begin end blocks stride"
-    m.function(e, STEP, names, body)
+    m.function(e, STEP, body)
 
 
 def _replace(m: Emission, e: Emitter, results: list[View]) -> None:
@@ -128,8 +129,7 @@ def write_report(m: Emission, e: Emitter) -> None:
         store_radius(e)
         e.loop(0, "%blocks", 1, block)
 
-    names = "state alive stopped reported radius dt first point blocks stride"
-    m.function(e, REPORT, names, body)
+    m.function(e, REPORT, body)
 
 
 def write_apply(m: Emission, e: Emitter, which: int) -> None:
@@ -155,4 +155,4 @@ def write_apply(m: Emission, e: Emitter, which: int) -> None:
     def body() -> None:
         e.loop(0, "%blocks", 1, block)
 
-    m.function(e, APPLY, "states results first step blocks stride", body)
+    m.function(e, APPLY, body)

@@ -19,10 +19,7 @@ from shaped_attention.numerics.scalars import Scalar
 def pushed(function: Callable[[Any], Any], x: Any, tangent: Any) -> tuple[Any, Any]:
     """Return f(x) and its derivative at x in a direction, of the type of x.
 
-    Raises
-    ------
-    ValueError
-        If an operation on the way has no derivative, as factorisations.
+    Raise ValueError if an operation on the way has no derivative, as factorisations.
     """
     if isinstance(x, Tensor):
         return _by_torch(function, x, tangent)

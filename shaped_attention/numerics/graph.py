@@ -24,24 +24,11 @@ Shape = tuple[int, int]
 class Node:
     """One operation of the graph.
 
-    Attributes
-    ----------
-    kind
-        Name of the operation (see `operations`), "input" or "constant".
-    inputs
-        Nodes whose values are its inputs.
-    shape
-        Rows and columns of its value.
-    scalars, integers
-        Parameters of the operation.
-    lower
-        Whether the value is lower triangular by construction.
-    data
-        Entries of a constant.
-    address
-        Address of random numbers, from which their key is derived.
-    inside
-        Trace and result of the activation, for an activated Gram matrix.
+    `kind` is the name of the operation (see `operations`), "input" or "constant"; `inputs` are the
+    nodes whose values it takes, `shape` rows and columns of its value, and `scalars` and `integers`
+    its parameters. A value that is `lower` is lower triangular by construction. A constant has its
+    entries as `data`, random numbers the `address` from which their key is derived, and an
+    activated Gram matrix the trace and the result of the activation, `inside`.
     """
 
     kind: str
@@ -210,18 +197,17 @@ class Matrix(Operand):
             raise ValueError(
                 f"matrices of shapes {self.shape} and {other.shape} cannot be multiplied"
             )
+        number = product(self.coefficient, other.coefficient)
         if inner == columns and other.node.is_identity:
-            return Matrix(self.graph, self.node, product(self.coefficient, other.coefficient),
-                          self.transposed)  # fmt: skip
+            return Matrix(self.graph, self.node, number, self.transposed)
         if inner == rows and self.node.is_identity:
-            return Matrix(self.graph, other.node, product(self.coefficient, other.coefficient),
-                          other.transposed)  # fmt: skip
+            return Matrix(self.graph, other.node, number, other.transposed)
         turned = int(self.transposed), int(other.transposed)
         lower = not any(turned) and self.node.lower and other.node.lower
         result = self.graph.node(
             "product", (self.node, other.node), (rows, columns), (), turned, lower=lower
         )
-        return Matrix(self.graph, result.node, product(self.coefficient, other.coefficient))
+        return Matrix(self.graph, result.node, number)
 
     def __rmatmul__(self, other: Any) -> Matrix:
         return _matrix(other) @ self

@@ -7,7 +7,6 @@ that are called from Python; they release the interpreter lock.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property, partial
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.llvm import Target, host
-from shaped_attention.numerics.emission import Emission
+from shaped_attention.numerics.emission import OWN, TYPES, Emission, Parameters
 from shaped_attention.numerics.fixed_steps import (
     APPLY,
     REPORT,
@@ -46,18 +45,11 @@ _known: dict[tuple[Any, ...], tuple[Callable[..., None], list[int]]] = {}
 
 
 class Mover:
-    """The code of the programs of a run.
+    """The code of the programs of a run: one for each layer of a pattern, or those of the clock.
 
-    Parameters
-    ----------
-    programs
-        One for each layer of a pattern, or those of the clock.
-    key, depths
-        Function from an address to its key, and relative depths of the steps.
-    dtype
-        Type of the numbers.
-    factors
-        Number of inputs F_g that make V = mean of F_g F_g^T.
+    `key` is a function from an address to its key, and `depths` are the relative depths of the
+    steps. Numbers have the type `dtype`; `factors` is the number of inputs F_g that make V = mean
+    of F_g F_g^T.
     """
 
     def __init__(
@@ -79,11 +71,6 @@ class Mover:
     def _emitter(self, rolled: bool, limit: float) -> Emitter:
         return Emitter(self._real, rolled=rolled, limit=limit, target=self._target)
 
-    @property
-    def size(self) -> int:
-        """Entries of the state of a path."""
-        return sum(r * c for r, c in self._programs[0].input_shapes[: self._factors])
-
     @cached_property
     def rows(self) -> int:
         """Rows of the values of a step."""
@@ -95,19 +82,11 @@ class Mover:
         self, state: Array, alive: Array, stopped: Array, radius: float, dt: float, first: int,
         begin: int, end: int, adding: bool,
     ) -> None:  # fmt: skip
-        """Take the paths of all blocks through the steps begin, ..., end - 1.
+        """Take the paths of all blocks through the steps begin, ..., end - 1, of length dt.
 
-        Parameters
-        ----------
-        state
-            States (blocks, size, lanes), changed in place, as are the next two.
-        alive, stopped
-            Whether a path moves, and stopping times (blocks, lanes): NaN after a step that is not a
-            number.
-        radius, dt, first
-            Stopping radius, length of a step, and number of the first path.
-        adding
-            Whether results are drift and noise to add, or the new state.
+        States (blocks, size, lanes), `alive` and the stopping times (blocks, lanes) are changed in
+        place; a time is NaN after a step that is not a number. The first path has the number
+        `first`. Results are drift and noise if `adding`, and otherwise the new state.
         """
         self._function(write_steps, STEP, adding=adding)(
             state, alive, stopped, radius, dt, first, begin, end, len(state), self._stride
@@ -153,15 +132,16 @@ class Mover:
         )
 
     def _emit(
-        self, write: Callable[[Emission, Emitter], None], arguments: str, program: Program | None
+        self,
+        write: Callable[[Emission, Emitter], None],
+        arguments: Parameters,
+        program: Program | None,
     ) -> tuple[Callable[..., None], list[int]]:
         """Return the code, and where its memory begins, in bytes."""
         emission = Emission(self._programs, self.dtype, self._factors, self._rounded)
         largest = max(self._programs, key=lambda p: max(rows for rows, _ in p.input_shapes))
         e = emitted(program or largest, self._emitter, partial(write, emission))
-        types = {"p": ctypes.c_void_p, "d": ctypes.c_double, "i": ctypes.c_int64}
-        given = (types[x] for x in "pppppppp" + arguments)
-        run = e.compiled().function("run", *given)
+        run = e.compiled().function("run", *(TYPES[kind] for kind, _ in (*OWN, *arguments)))
         # Values, work, counter words, times, radii, and one more vector.
         vector = 8 * e.lanes
         item = self.dtype.itemsize * e.lanes
@@ -175,14 +155,13 @@ class Mover:
         return self._table.shape[1] if len(self._table) > 1 else 0
 
     def _function(
-        self, write: Callable[..., None], arguments: str, program: Program | None = None,
+        self, write: Callable[..., None], arguments: Parameters, program: Program | None = None,
         **how: Hashable,
     ) -> Callable[..., None]:  # fmt: skip
         """Return the function of arrays and numbers that `write(emission, emitter, **how)` emits.
 
-        The types of its arguments are letters of `arguments`. It also gets the table, the keys, and
-        memory for the values of a step. The largest program, or the one that is given, decides
-        whether steps are unrolled.
+        Besides the arguments it gets the table, the keys, and memory for the values of a step. The
+        largest program, or the one that is given, decides whether steps are unrolled.
         """
         name = (write, *how.items())
         with self._lock:

@@ -49,15 +49,10 @@ class Keys:
 
 @dataclass(kw_only=True)
 class _OncePerStep(Numbers):
-    """Numbers of a place, none of which can be drawn twice in a step.
+    """Numbers of a place of the layer, that of a block, none of which can be drawn twice in a step.
 
-    Parameters
-    ----------
-    place
-        Place of the block in the layer, which distinguishes its numbers from those of other blocks.
-    increments
-        Standard deviation of the Brownian increments of a limit, the root of the step; None for
-        the numbers of a chain.
+    `increments` is the standard deviation of the Brownian increments of a limit, the root of the
+    step; None for the numbers of a chain.
     """
 
     place: tuple[int, ...] = ()
@@ -86,16 +81,7 @@ class _OncePerStep(Numbers):
 class TorchNumbers(_OncePerStep):
     """The random numbers of one block in one step, for a set of samples, as torch tensors.
 
-    Parameters
-    ----------
-    keys
-        The keys of the run.
-    samples
-        Integer tensor (B,) of sample numbers in [0, 2^32).
-    step
-        Layer or step number in [0, 2^32), or one for each sample (B,).
-    dtype
-        Type of the returned numbers, which are made in float64.
+    The samples, the step and the dtype are as in `draws.Draws`, and `keys` those of the run.
     """
 
     keys: Keys
@@ -143,13 +129,7 @@ class TorchNumbers(_OncePerStep):
 
 @dataclass
 class TracedNumbers(_OncePerStep):
-    """The random numbers of one block while its description is traced.
-
-    Parameters
-    ----------
-    graph
-        The trace, in which equal numbers are one node.
-    """
+    """The random numbers of one block while its description is traced; equal ones are one node."""
 
     graph: Graph
 

@@ -180,8 +180,7 @@ def observables_of(
 def covariances_at(result: xr.Dataset, at: float) -> NDArray[np.float64]:
     """Return V (samples, m, m) of a result at a saved time or position."""
     chosen = result["V"].isel({axis_of(result): place_index(result, at)})
-    V: NDArray[np.float64] = chosen.transpose("sample", "row", "col").to_numpy()
-    return V
+    return chosen.transpose("sample", "row", "col").to_numpy()
 
 
 def _chosen_tokens(m: int, tokens: Sequence[int] | None) -> list[int]:

@@ -36,22 +36,11 @@ _FEWEST_ENTRIES = 2**18
 
 @dataclass
 class Step:
-    """A node with the data needed to run it.
+    """A node with the data needed to run it, by `run`.
 
-    Attributes
-    ----------
-    node
-        Node of the graph to compute.
-    inputs, output
-        Numbers of the values that are its arguments, and of its value.
-    ends
-        Values that are not needed afterwards.
-    scalars
-        Scalars of the node (steps or 1, count).
-    key
-        Key of its random numbers.
-    run
-        What computes it.
+    `inputs` and `output` are the numbers of the values that are its arguments, and of its value;
+    `ends` are those that are not needed afterwards. It has the scalars (steps or 1, count) of the
+    node, and the key of its random numbers.
     """
 
     node: Node
@@ -70,14 +59,8 @@ class Step:
 class Plan:
     """A program, ready to run.
 
-    Parameters
-    ----------
-    program
-        The program.
-    key
-        Function from an address to its key.
-    depths
-        Relative depths of the steps, at which scalars are evaluated.
+    `key` is a function from an address to its key; scalars are evaluated at the relative depths of
+    the steps.
     """
 
     def __init__(self, program: Program, key: Callable[[Any], Any], depths: Depths) -> None:

@@ -31,18 +31,10 @@ ROUNDED = 4
 
 @dataclass
 class Program:
-    """A step.
+    """A step: operations in order, and the nodes of its inputs and results.
 
-    Attributes
-    ----------
-    nodes
-        Operations in order.
-    inputs, results
-        Nodes of its inputs and results.
-    scalars
-        Numbers and formulas that are looked up by index, so that code does not depend on them.
-    addresses
-        Addresses of the random numbers, by the index of their key.
+    Scalars are numbers and formulas that are looked up by index, so that code does not depend on
+    them; `addresses` are those of the random numbers, by the index of their key.
     """
 
     nodes: list[Node] = field(repr=False)
@@ -142,12 +134,9 @@ def _copied(output: Matrix) -> Matrix:
 
 
 class Layout:
-    """Where the values of a program are in the buffer.
+    """Where the values of a program are in the buffer, which has some rows.
 
-    Attributes
-    ----------
-    rows
-        Number of rows; the inputs have the first ones, one after the other.
+    The inputs have the first ones, one after the other.
     """
 
     def __init__(self, program: Program) -> None:

@@ -66,10 +66,7 @@ def common_axis(first: xr.Dataset, second: xr.Dataset, names: tuple[str, str]) -
 def requested(axis: str, time: float | None, position: int | None) -> float | None:
     """Return the place that was asked for on an axis, or None.
 
-    Raises
-    ------
-    ValueError
-        If the place is on the other axis.
+    Raise ValueError if the place is on the other axis.
     """
     other, value = ("position", position) if axis == "time" else ("time", time)
     if value is not None:
@@ -101,10 +98,7 @@ def place_text(axis: str, at: float) -> str:
 def stopping_times(result: xr.Dataset) -> NDArray[np.float64]:
     """Return the stopping times (samples,), infinite if the result has none.
 
-    Raises
-    ------
-    ValueError
-        If one is NaN.
+    Raise ValueError if one is NaN.
     """
     if "stopping_time" not in result:
         return np.full(result.sizes["sample"], np.inf)

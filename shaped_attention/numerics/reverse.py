@@ -29,22 +29,10 @@ def gradients(
 ) -> dict[Node, Matrix]:
     """Take gradients back to the nodes of some matrices.
 
-    Parameters
-    ----------
-    above
-        Pairs of a matrix and its gradient.
-    below
-        Matrices at which the way back ends.
-
-    Returns
-    -------
-    The gradients of the nodes of `below` that the matrices above depend on. `of_matrix` returns
-    that of a matrix.
-
-    Raises
-    ------
-    ValueError
-        If an operation on the way has no derivative, as factorisations.
+    `above` are pairs of a matrix and its gradient; the way back ends at the matrices `below`.
+    Return the gradients of the nodes of these that the matrices above depend on; `of_matrix`
+    returns that of a matrix. Raise ValueError if an operation on the way has no derivative, as
+    factorisations.
     """
     known: dict[Node, Matrix] = {}
     ends = {x.node for x in below}
@@ -175,14 +163,6 @@ def _concatenate(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     return result
 
 
-def _diagonal(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return (y.graph.constant(np.eye(y.shape[0])) * g,)
-
-
-def _row_squares(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
-    return (2.0 * (_input(node, y) * g),)
-
-
 def _unit_rows(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     """Project orthogonally to the row and divide by its length; 0 for a row of zeros."""
     length = row_sums(y * _input(node, y))
@@ -213,10 +193,6 @@ def _arc_cosine(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix]:
     return (angle * g + y.graph.constant(np.eye(y.shape[0])) * along,)
 
 
-def _softmax(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix | None]:
-    return node.scalars[0] * (y * (g - row_sums(y * g))), None
-
-
 def _rotate(node: Node, y: Matrix, g: Matrix) -> Sequence[Matrix | None]:
     turns = node.inputs[1].data
     assert turns is not None
@@ -242,8 +218,10 @@ RULES: dict[str, Rule] = {
     "shift": lambda node, y, g: (node.scalars[0] * g,),
     "product": _product,
     "transpose": lambda node, y, g: (g.mT,), "reshape": _reshape, "columns": _columns,
-    "concatenate": _concatenate, "diagonal": _diagonal, "rotate": _rotate, "softmax": _softmax,
-    "arc_cosine": _arc_cosine, "row_squares": _row_squares,
+    "concatenate": _concatenate, "rotate": _rotate, "arc_cosine": _arc_cosine,
+    "diagonal": lambda node, y, g: (y.graph.constant(np.eye(y.shape[0])) * g,),
+    "softmax": lambda node, y, g: (node.scalars[0] * (y * (g - row_sums(y * g))), None),
+    "row_squares": lambda node, y, g: (2.0 * (_input(node, y) * g),),
     "row_sums": lambda node, y, g: (g,), "column_sums": lambda node, y, g: (g,),
     "unit_rows": _unit_rows, "leaky": _leaky, "sign": lambda node, y, g: (None,),
     "reciprocal": _slope(lambda x, y: -(y * y)), "sqrt": _slope(lambda x, y: 0.5 / y),

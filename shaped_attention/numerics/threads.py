@@ -19,12 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from graphlib import TopologicalSorter
-from typing import Generic, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias
 
 import numpy as np
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from shaped_attention.libraries import torch
+
+if TYPE_CHECKING:
+    from shaped_attention.numerics.plan import Step
 
 _own = threading.local()
 """`asked` is the number of threads that the caller of `few_threads` has set, while inside."""
@@ -49,23 +52,6 @@ def thread_count(place: str) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
 
 
-class Step(Protocol):
-    """An operation on values that have numbers.
-
-    Attributes
-    ----------
-    inputs, output
-        Values that it uses, and the one that it makes.
-    ends
-        Values that are not needed after it, if operations are performed in order.
-    """
-
-    inputs: tuple[int, ...]
-    output: int
-    ends: tuple[int, ...]
-
-
-S = TypeVar("S", bound=Step)
 P = ParamSpec("P")
 _Context: TypeAlias = AbstractContextManager[None]
 
@@ -91,7 +77,7 @@ class Team:
                 future.result()
 
     def perform(
-        self, steps: Sequence[S], perform: Callable[[S], None], forget: Callable[[int], None]
+        self, steps: Sequence[Step], perform: Callable[[Step], None], forget: Callable[[int], None]
     ) -> None:
         """Call ``perform(step)`` for all steps, and ``forget(value)`` after a value's last use."""
         if self._pool is None or len(steps) == 1:
@@ -108,11 +94,11 @@ ALONE = Team(1)
 """The calling thread alone."""
 
 
-class _Shared(Generic[S]):
+class _Shared:
     """Steps that several threads take one by one."""
 
     def __init__(
-        self, steps: Sequence[S], perform: Callable[[S], None], forget: Callable[[int], None]
+        self, steps: Sequence[Step], perform: Callable[[Step], None], forget: Callable[[int], None]
     ) -> None:
         self._steps, self._perform, self._forget = steps, perform, forget
         makers = {step.output: k for k, step in enumerate(steps)}
@@ -132,7 +118,9 @@ class _Shared(Generic[S]):
                 try:
                     self._perform(self._steps[k])
                 except BaseException:
-                    self._finish()
+                    with self._changed:
+                        self._left = 0
+                        self._changed.notify_all()
                     raise
                 self._performed(k)
 
@@ -141,11 +129,6 @@ class _Shared(Generic[S]):
             while not self._ready and self._left:
                 self._changed.wait()
             return heapq.heappop(self._ready) if self._left else None
-
-    def _finish(self) -> None:
-        with self._changed:
-            self._left = 0
-            self._changed.notify_all()
 
     def _performed(self, k: int) -> None:
         with self._changed:

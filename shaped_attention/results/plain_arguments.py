@@ -158,12 +158,11 @@ def decoded(value: Any, result: xr.Dataset, blocks: Blocks = ()) -> Any:
     named = next(key for key in ("block", "custom", "class") if key in value)
     kind = _kind_of(named, str(value[named]), blocks)
     arguments = {name: x for name, x in value.items() if name != named}
-    # A string there is of the form "alibi:...", which names no code.
-    bias = arguments.pop("position_bias", None)
-    known = {"position_bias": bias} if isinstance(bias, str) else {}
-    if bias is not None and not known:
-        arguments["position_bias"] = bias
-    return kind(**known, **{name: decoded(x, result, blocks) for name, x in arguments.items()})
+    for name, x in arguments.items():
+        # A position bias "alibi:..." names no code.
+        if not (name == "position_bias" and isinstance(x, str)):
+            arguments[name] = decoded(x, result, blocks)
+    return kind(**arguments)
 
 
 def _kind_of(named: str, name: str, blocks: Blocks) -> type:

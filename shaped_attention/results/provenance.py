@@ -20,7 +20,6 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
@@ -137,13 +136,9 @@ def _name_of(function: Result) -> str:
     name = function.__qualname__
     for place in _PLACES:
         module = sys.modules.get(place)
-        if name in _exported(module) and getattr(module, name) is function:
+        if name in getattr(module, "__all__", ()) and getattr(module, name) is function:
             return f"{place}:{name}"
     return f"{function.__module__}:{name}"
-
-
-def _exported(module: ModuleType | None) -> Collection[str]:
-    return getattr(module, "__all__", ()) if module else ()
 
 
 def attribute(value: float | str) -> float | str:
@@ -242,7 +237,8 @@ def function_of(result: xr.Dataset) -> Result:
     name = record(result)["function"]
     place, _, attribute = name.partition(":")
     function = _functions.get(name)
-    if place in _PLACES and attribute in _exported(module := importlib.import_module(place)):
+    module = importlib.import_module(place) if place in _PLACES else None
+    if attribute in getattr(module, "__all__", ()):
         function = getattr(module, attribute)
     if function is None or function not in _functions.values():
         raise ValueError(

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.orthonormal import orthonormal
 from shaped_attention.numerics.primitives import constant, row_squares, sqrt
 from shaped_attention.rows.values import Plain, some_columns
@@ -56,6 +55,4 @@ def spanning(rows: Plain) -> tuple[Plain, Plain]:
     if width > count:
         found = directions(rows)
         return found.lower, found.units
-    if isinstance(rows, Matrix):
-        return rows, constant(np.eye(width), like=rows)
-    return rows, constant(np.eye(width), like=rows).expand(*rows.shape[:-2], width, width)
+    return rows, constant(np.eye(width), like=rows)

@@ -18,13 +18,7 @@ from shaped_attention.rows.values import is_number
 
 
 def explicit_space(rows: Coordinates) -> Frame:
-    """Make the space of rows explicit, and return it.
-
-    Raises
-    ------
-    ValueError
-        If it is a direct sum.
-    """
+    """Make the space of rows explicit, and return it; raise ValueError if it is a direct sum."""
     spaces = tuple(rows.space)
     if len(spaces) > 1:
         raise RowsError(
@@ -143,13 +137,7 @@ def _traced(
 
 
 def _space_of(value: Any, spaces: Sequence[Frame]) -> Frame:
-    """Return the space of the result of a function of entries.
-
-    Raises
-    ------
-    ValueError
-        If the function does not return rows.
-    """
+    """Return the space of the value of a function; raise ValueError unless it is rows."""
     traced = isinstance(value, Matrix)
     if not traced and not (isinstance(value, Tensor) and value.is_floating_point()):
         raise RowsError(

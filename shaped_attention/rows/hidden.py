@@ -23,12 +23,7 @@ def is_mixed(rows: Linear | Hidden) -> bool:
 class Hidden:
     """``weight`` times a plain matrix times a function of single entries of some bases.
 
-    Attributes
-    ----------
-    bases
-        Rows that nothing has looked at; their weights are part of the function.
-    function
-        Function of the entries of all bases.
+    The bases are rows that nothing has looked at; their weights are part of the function.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import TypeVar
 from shaped_attention.rows import values
 from shaped_attention.rows.coordinates import Coordinates, Parts, aligned
 from shaped_attention.rows.spaces import RowsError, Sum, unify
-from shaped_attention.rows.tape import add_gradient, drawn_later, recording
+from shaped_attention.rows.tape import add_gradient, drawn_later
 from shaped_attention.rows.undrawn import Linear
 from shaped_attention.rows.values import some_rows, zeros
 
@@ -25,7 +25,7 @@ def joined(rows: Sequence[R], dim: int = -1) -> R:
     if len(set(counts)) > 1:
         raise RowsError(f"rows side by side must be equally many; got {counts}")
     space = Sum([x.space for x in rows])
-    pending = [x for x in (getattr(x, "linear", None) for x in rows) if isinstance(x, Linear)]
+    pending = [x.linear for x in rows if isinstance(x.linear, Linear)]
     if len(pending) == len(rows):
         first, *rest = pending
         return type(rows[0]).pending(space, counts[0], first.joined(rest))  # type: ignore[attr-defined]
@@ -62,10 +62,9 @@ def members(rows: R, numbers: Sequence[int]) -> R:
     """Return the columns of some parts of a direct sum, by their numbers."""
     assert isinstance(rows.space, Sum)
     parts = [rows.space.parts[i] for i in numbers]
-    pending = getattr(rows, "linear", None)
-    if isinstance(pending, Linear):
-        space = parts[0] if len(parts) == 1 else Sum(parts)
-        return type(rows).pending(space, rows.shape[1], pending.chosen(numbers))  # type: ignore[attr-defined]
+    space = parts[0] if len(parts) == 1 else Sum(parts)
+    if isinstance(rows.linear, Linear):
+        return type(rows).pending(space, rows.shape[1], rows.linear.chosen(numbers))  # type: ignore[attr-defined]
     places = rows.space.places(numbers)
 
     def rule(g: R) -> None:
@@ -74,12 +73,10 @@ def members(rows: R, numbers: Sequence[int]) -> R:
             zero[place] = part
         add_gradient(rows, type(rows)(rows.space, tuple(zero)))
 
-    coordinates = tuple(rows.parts[k] for k in places)
-    space = parts[0] if len(parts) == 1 else Sum(parts)
-    result = type(rows)(space, coordinates, needs_gradient=rows.needs_gradient)
-    if (tape := recording()) is not None and rows.needs_gradient:
-        tape.note(result, rule)
-    return result
+    def make() -> Parts:
+        return tuple(rows.parts[k] for k in places)
+
+    return drawn_later(type(rows), space, rows.shape[1], make, rule, rows.needs_gradient)
 
 
 def cut_rows(rows: R, first: int, last: int) -> R:

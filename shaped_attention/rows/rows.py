@@ -14,116 +14,39 @@ gelu(x), x * y, x @ A          functions of entries, as x.entries(): the space b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import add, matmul, mul, truediv
-from typing import Any, Protocol
+from operator import add, matmul, mul
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from shaped_attention.checks import shown
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums, sqrt, unit_rows
+from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums
 from shaped_attention.numerics.scalars import Scalar
 from shaped_attention.rows.coordinates import (
     Coordinates,
     Parts,
-    Vectors,
     aligned,
     inner,
     is_vector,
     pairs,
     total,
 )
-from shaped_attention.rows.entries import explicit_space, explicitly, reciprocal, rsqrt_or_one
+from shaped_attention.rows.entries import explicit_space, explicitly
 from shaped_attention.rows.hidden import Hidden
-from shaped_attention.rows.joining import summands
+from shaped_attention.rows.operators import Multiplier, Operators
 from shaped_attention.rows.spaces import AnySpace, RowsError, unify
 from shaped_attention.rows.tape import (
+    Rule,
     add_gradient,
     drawn_later,
     give,
     leaf,
-    recording,
     without_graph,
 )
 from shaped_attention.rows.undrawn import Linear, root_of
 from shaped_attention.rows.values import Plain, differentiable, is_number, split
-
-
-class Multiplier(Protocol):
-    """What rows can be multiplied by: a matrix, its transpose, or the transpose of rows."""
-
-    def after(self, x: Any) -> Any:
-        """Return the product of rows with it."""
-
-
-class Operators(Vectors):
-    """What rows and rows with a tangent have in common."""
-
-    def __truediv__(self: Any, other: Any) -> Any:
-        if isinstance(other, Vectors):
-            return explicitly(truediv, self, other)
-        if isinstance(self.linear, Linear) and isinstance(other, float | int):
-            # sqrt n over sqrt n is 1, but sqrt n times 1 / sqrt n need not be.
-            return Rows.pending(self.space, self.shape[1], self.linear.over(other))
-        return self * (1.0 / other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return explicitly(reciprocal, self) * other
-
-    def __pow__(self, power: float) -> Any:
-        return explicitly(pow, self, power)
-
-    def _plain(self: Any, value: Any) -> Any:
-        """Return a plain operand, an array as a tensor; raise ValueError if samples differ."""
-        source = self.space.source
-        if isinstance(value, np.ndarray):
-            return source.constant(value)
-        if isinstance(value, Tensor) and value.dim() > 2 and len(value) not in (1, source.samples):
-            raise RowsError(
-                f"the first dimension of a tensor that is combined with rows must be 1, or the "
-                f"number of samples, {source.samples}; got shape {tuple(value.shape)}"
-            )
-        return value
-
-    def norm(self: Any) -> Float[Tensor, "B r 1"]:
-        """Return the lengths of the rows."""
-        lengths: Tensor = sqrt(self.squares())
-        return lengths
-
-    @classmethod
-    def __torch_function__(
-        cls, function: Any, types: Any, args: Any = (), named: Any = None
-    ) -> Any:
-        from shaped_attention.rows.torch_functions import of_rows
-
-        return of_rows(function, args, dict(named or {}))
-
-    def run_primitive(self: Any, function: Callable[..., Any], args: Any, named: Any) -> Any:
-        """Run one of the primitives in which blocks are written (`numerics.primitives`)."""
-        name = function.__name__
-        if name == "row_squares":
-            return self.squares()
-        if name == "row_sums":
-            return float(self.shape[-1]) * self.mean(-1, keepdim=True)
-        if name == "constant":
-            return self._plain(np.asarray(args[0], dtype=np.float64))
-        if name == "unit_rows":
-            if recording() is None and isinstance(self, Rows):
-                return self.like(unit_rows(self.settled().coordinates))
-            return self * rsqrt_or_one(self.squares())
-        if name == "concatenate":
-            return torch.cat(args[0], dim=-1)
-        if name == "columns" and len(tuple(self.space)) > 1:
-            return self.summands(args[1], args[2])
-        if name == "columns":
-            return explicitly(function, *args)
-        return explicitly(function, *args, **named)
-
-    def new_full(self: Any, size: Sequence[int], value: float) -> Tensor:
-        """Return a plain matrix of equal entries, as tensors do."""
-        return self.space.source.constant(np.full(tuple(size)[-2:], value))
 
 
 class Rows(Operators, Coordinates):
@@ -176,14 +99,10 @@ class Rows(Operators, Coordinates):
         kind = type(self).__name__
         if name.startswith("_") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{kind!r} object has no attribute {name!r}")
-        entrywise = (
-            f"; for a function of single entries call torch.{name}(x)"
-            if hasattr(torch, name)
-            else ""
-        )
+        entrywise = f"; for a function of single entries call torch.{name}(x)"
         raise AttributeError(
-            f"rows have no {name}, since most of their entries are never drawn; "
-            f"use x.entries().{name}, which draws them all{entrywise}"
+            f"rows have no {name}, since most of their entries are never drawn; use "
+            f"x.entries().{name}, which draws them all{entrywise if hasattr(torch, name) else ''}"
         )
 
     def __getitem__(self, index: Any) -> Rows:
@@ -202,7 +121,7 @@ class Rows(Operators, Coordinates):
         operands: Sequence[Rows],
         count: int,
         function: Callable[..., Plain],
-        rule: Callable[[Rows], None],
+        rule: Rule,
         needed: bool = False,
     ) -> Rows:
         """Return rows of this space that a linear function of each part's coordinates gives."""
@@ -240,7 +159,7 @@ class Rows(Operators, Coordinates):
 
     def _added(self, other: Rows, count: int) -> Rows:
         """Return the sum with rows of which at least one side is not drawn."""
-        x, y = (z if z.shape[1] == count else z.repeated(count) for z in (self, other))
+        x, y = self.repeated(count), other.repeated(count)
         a, b = x.linear, y.linear
         assert not isinstance(a, Hidden)
         assert not isinstance(b, Hidden)
@@ -249,10 +168,6 @@ class Rows(Operators, Coordinates):
         known, pending = (x, b) if b is not None else (y, a)
         assert pending is not None
         return Rows(self.space, tuple(pending.coordinates(known=known.parts)))
-
-    def repeated(self, count: int) -> Rows:
-        """Return a single row as often as asked for."""
-        return self.__rmatmul__(np.ones((count, 1)))
 
     def _constant(self, column: Any) -> Rows:
         """Return the vectors with equal entries, from a number or a column (B, r, 1)."""
@@ -291,7 +206,8 @@ class Rows(Operators, Coordinates):
         if self.linear is not None and is_number(other):
             return Rows.pending(self.space, self.shape[1], self.linear.scaled(other))
         if isinstance(self.linear, Linear):
-            return Rows.pending(self.space, self.shape[1], self.linear.by_row(factor))
+            scaled = self.linear.each(lambda left: left * factor)
+            return Rows.pending(self.space, self.shape[1], scaled)
 
         def rule(g: Rows) -> None:
             if differentiable(other):
@@ -334,13 +250,6 @@ class Rows(Operators, Coordinates):
 
     # From rows to plain matrices.
 
-    @property
-    def mT(self) -> Columns:
-        """The transpose, for ``x @ y.mT``."""
-        return Columns(self)
-
-    T = mT
-
     def __matmul__(self, other: Multiplier | Tensor) -> Any:
         other = self._plain(other)
         if isinstance(other, Tensor | Matrix):
@@ -352,9 +261,21 @@ class Rows(Operators, Coordinates):
             )
         return other.after(self)
 
-    def summands(self, first: int, last: int) -> Rows:
-        """Return the columns of whole parts of a direct sum."""
-        return summands(self, first, last)
+    def transposed_after(self, x: Rows) -> Any:
+        """Return x y^T, where y are these rows."""
+        y = self
+        x.space = y.space = unify(x.space, y.space)
+        if x.space.source.shortens and x is not y:
+            if isinstance(x.linear, Linear):
+                return x.linear.inner(y)
+            if isinstance(y.linear, Linear):
+                return y.linear.inner(x).mT
+
+        def rule(g: Any) -> None:
+            add_gradient(x, g @ y)
+            add_gradient(y, g.mT @ x)
+
+        return leaf(inner(x, y), x.needs_gradient or y.needs_gradient, rule)
 
     def squares(self) -> Any:
         """Return the squared lengths of the rows."""
@@ -376,37 +297,3 @@ class Rows(Operators, Coordinates):
         space = explicit_space(self)
         (value,) = self.parts
         return leaf(value, self.needs_gradient, lambda g: add_gradient(self, Rows(space, (g,))))
-
-
-class Columns:
-    """The transpose of rows."""
-
-    __torch_function__ = Rows.__torch_function__
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-
-    def after(self, x: Rows) -> Any:
-        """Return x y^T."""
-        y = self.rows
-        x.space = y.space = unify(x.space, y.space)
-        if x.space.source.shortens and x is not y:
-            if isinstance(x.linear, Linear):
-                return _one_side(x.linear, y)
-            if isinstance(y.linear, Linear):
-                return _one_side(y.linear, x).mT
-
-        def rule(g: Any) -> None:
-            add_gradient(x, g @ y)
-            add_gradient(y, g.mT @ x)
-
-        return leaf(inner(x, y), x.needs_gradient or y.needs_gradient, rule)
-
-
-def _one_side(x: Linear, y: Rows) -> Plain:
-    """Return x y^T: y is drawn, and x along its frame alone, since the rest does not matter."""
-    others = y.parts
-    if any(frame.explicit for frame in y.space):
-        return total([a @ b.mT for a, b in zip(x.coordinates(), y.parts, strict=True)])
-    mine = x.coordinates(whole=False)
-    return total([a @ b.mT for a, b in zip(mine, others, strict=True)])

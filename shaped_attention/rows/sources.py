@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,16 +16,17 @@ from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.rows.values import Plain
 
+if TYPE_CHECKING:
+    from shaped_attention.rows.spaces import AnySpace, Frame, Open
+
 _MEMORY = 2**33
 """Bytes that rows of one explicit space may take."""
 
 
-_stream_key = lru_cache(maxsize=2**14)(stream_key)
-
-
+@lru_cache(maxsize=2**14)
 def number_key(seed: int, address: tuple[int, ...]) -> NDArray[np.uint64]:
     """Return the key of the numbers with an address."""
-    return _stream_key(seed, "lazy", *address)
+    return stream_key(seed, "lazy", *address)
 
 
 class AnyDraws(Protocol):
@@ -36,16 +37,6 @@ class AnyDraws(Protocol):
 
     def normals_beside_wishart(self, m: int, known: int, dof: int) -> Any:
         """Return [G, B] with normals G (m, known), and B B^T ~ Wishart_m(dof, I)."""
-
-
-class AnyStream(Protocol):
-    """Random numbers of one matrix: each call of `draws` gives the next ones."""
-
-    def draws(self) -> Any:
-        """Return the next numbers."""
-
-    def part(self, number: int, count: int) -> AnyStream:
-        """Return the numbers of one of several blocks of columns."""
 
 
 class Stream:
@@ -87,11 +78,11 @@ class Source:
     ) -> None:
         check_count("samples", samples)
         check_count("seed", seed, lowest=0)
-        self.tokens: Any = None
+        self.tokens: AnySpace | None = None
         self.shortens = False
         self.seed, self.samples, self.first, self.memory = seed, samples, first, memory
         self._dtype, self._device = dtype, device
-        self.spaces: list[Any] = []
+        self.spaces: list[Frame | Open] = []
         self.layer: int | None = None
         self._names: set[tuple[int | None, str]] = set()
         self._unnamed: Counter[int | None] = Counter()
@@ -146,13 +137,7 @@ class Source:
         return self.seed, self.samples, self.first, self.dtype, self.device
 
     def stream(self, name: str | None = None) -> Stream:
-        """Return a new stream, with the next number or with a name.
-
-        Raises
-        ------
-        ValueError
-            If the name was used.
-        """
+        """Return a new stream, with the next number or a new name; raise ValueError otherwise."""
         if name is None:
             self._unnamed[self.layer] += 1
             return Stream(self, (0, self._unnamed[self.layer] - 1))
@@ -164,11 +149,8 @@ class Source:
     def join(self, other: Source) -> None:
         """Make the spaces of another source part of this one, or this one's part of the other.
 
-        Raises
-        ------
-        ValueError
-            If they differ in samples, seed, dtype or device, or if numbers of both have been drawn:
-            equal seeds would then give equal numbers to different matrices.
+        Raise ValueError if they differ in samples, seed, dtype or device, or if numbers of both
+        have been drawn: equal seeds would then give equal numbers to different matrices.
         """
         if other is self:
             return

@@ -31,8 +31,9 @@ class RowsError(ValueError):
 class Frame:
     """R^n with an orthonormal frame that grows: a `space.Space` without methods that make rows.
 
-    `size` is the number of frame vectors. A `free` space belongs to a projection, and may turn out
-    to be the same as another.
+    `size` is the number of frame vectors, and `known_ones` the coordinates of the unit vector along
+    ones, once they are drawn or set. A `free` space belongs to a projection, and may turn out to be
+    the same as another.
     """
 
     def __init__(self, n: int, source: Source, explicit: bool = False, free: bool = False) -> None:
@@ -44,7 +45,7 @@ class Frame:
         self.basis: Plain | None = None
         self.target: Frame | None = None
         self.target_explicit = False
-        self._ones: Plain | None = None
+        self.known_ones: Plain | None = None
 
     def __repr__(self) -> str:
         kind = "explicit" if self.explicit else f"{self.size} known directions"
@@ -55,10 +56,6 @@ class Frame:
         while frame.target is not None:
             frame = frame.target
         return iter((frame,))
-
-    def zeros(self, rows: int, columns: int) -> Plain:
-        """Return a zero matrix for each sample."""
-        return self.source.filled(rows, columns, 0.0)
 
     def fresh(self, rows: int, draws: AnyDraws) -> Plain:
         """Return coordinates of new vectors with independent N(0, 1) entries; the frame grows."""
@@ -95,7 +92,7 @@ class Frame:
         Its frame is then uniformly distributed relative to the other; if the vector of ones is
         known, uniformly given that it is the same.
         """
-        known = 0 if self._ones is None else 1
+        known = 0 if self.known_ones is None else 1
         ones = other.ones() if known else None
         rows = other.fresh(self.size - known, self.source.stream().draws())
         if ones is None:
@@ -108,21 +105,10 @@ class Frame:
         """Return the unit vector (1, ..., 1) / sqrt n, which is uniform relative to the frame."""
         if self.explicit:
             return self.source.filled(1, self.n, self.n**-0.5)
-        if self._ones is None:
+        if self.known_ones is None:
             drawn = self.fresh(1, self.source.stream().draws())
-            self._ones = unit_rows(drawn)
-        return self.padded(self._ones)
-
-    @property
-    def knows_ones(self) -> bool:
-        """Whether the coordinates of the vector of ones were drawn or set."""
-        return self._ones is not None
-
-    def set_ones(self, unit: Plain) -> None:
-        """Say which coordinates the vector of ones has, before it is asked for."""
-        if self.explicit or self._ones is not None:
-            raise RuntimeError(f"the vector of ones of {self} is known already")
-        self._ones = unit
+            self.known_ones = unit_rows(drawn)
+        return self.padded(self.known_ones)
 
     def make_explicit(self) -> None:
         """Take the standard basis as frame; the known directions become a uniform frame of it."""
@@ -131,7 +117,7 @@ class Frame:
         self._check_memory(max(1, self.size))
         if self.size:
             gaussian = self.source.stream().draws().normal(self.size, self.n)
-            if self._ones is None:
+            if self.known_ones is None:
                 self.basis = directions(gaussian).units
             else:
                 ones = self.source.filled(1, self.n, self.n**-0.5)
@@ -235,10 +221,7 @@ def settled(space: AnySpace) -> AnySpace:
 def unify(left: AnySpace, right: AnySpace) -> AnySpace:
     """Make two spaces one, and return it: open spaces become the others.
 
-    Raises
-    ------
-    ValueError
-        If both are known and differ.
+    Raise ValueError if both are known and differ.
     """
     left, right = settled(left), settled(right)
     if left is right:

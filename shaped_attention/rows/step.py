@@ -82,7 +82,7 @@ class TokenFrame(Frame):
 
     def ones(self) -> Plain:
         """Return the unit vector along ones, if the state has it."""
-        if not self.knows_ones:
+        if self.known_ones is None:
             raise RowsError(
                 "a block takes the mean of the entries of tokens, so its `means` must be True"
             )
@@ -93,25 +93,18 @@ class NamedStream:
     """Random numbers of one matrix by its name: each call of `draws` gives the next ones."""
 
     def __init__(self, numbers: Numbers, name: str, head: int = 0) -> None:
-        self.numbers, self.name, self.head = numbers, name, head
+        self._numbers, self._name, self._head = numbers, name, head
         self._calls = 0
 
     def part(self, number: int, count: int) -> NamedStream:
         """Return the numbers of one of several blocks of columns."""
-        return NamedStream(self.numbers, self.name, self.head * count + number)
+        return NamedStream(self._numbers, self._name, self._head * count + number)
 
-    def draws(self) -> NamedDraws:
-        """Return the next numbers."""
-        name = f"{self.name}, {self._calls}" if self._calls else self.name
+    def draws(self) -> NamedStream:
+        """Return the next numbers, those of one call."""
+        name = f"{self._name}, {self._calls}" if self._calls else self._name
         self._calls += 1
-        return NamedDraws(self.numbers, name, self.head)
-
-
-class NamedDraws:
-    """Random numbers of one call."""
-
-    def __init__(self, numbers: Numbers, name: str, head: int) -> None:
-        self._numbers, self._name, self._head = numbers, name, head
+        return NamedStream(self._numbers, name, self._head)
 
     def normal(self, rows: int, columns: int) -> Any:
         """Return independent standard normals (rows, columns)."""
@@ -137,16 +130,10 @@ class NamedDraws:
 
 
 class StepSource(Source):
-    """Where the spaces of a step have their numbers and constants.
+    """Where the spaces of a step, such as that of the `tokens`, have their numbers and constants.
 
-    Attributes
-    ----------
-    like
-        A plain matrix of the type of all others.
-    shortens
-        Whether what seems to have one use only is drawn in a shorter form.
-    tokens
-        The space of the tokens.
+    Plain matrices are of the type of `like`. With `shortens` what seems to have one use only is
+    drawn in a shorter form.
     """
 
     def __init__(self, like: Plain, numbers: Numbers, *, shortens: bool) -> None:
@@ -182,7 +169,7 @@ class Step:
             frame = TokenFrame(self.size, self.source)
             frame.grow(factor.shape[-1])
             if state.means:
-                frame.set_ones(self.source.constant(np.eye(1, factor.shape[-1])))
+                frame.known_ones = self.source.constant(np.eye(1, factor.shape[-1]))
             frames.append(frame)
         self.space: AnySpace = frames[0] if len(frames) == 1 else Sum(frames)
         self.source.tokens = self.space
@@ -223,25 +210,22 @@ class Projection:
 
 def _attempts(block: Any, p: Any, state: State, numbers: Numbers, width: int) -> tuple[State, bool]:
     """Return the next state, and whether what has one use was drawn in a shorter form."""
-    for shortens in (True, False):
+
+    def taken(numbers: Numbers, shortens: bool) -> tuple[State, bool]:
         step = Step(state, width, numbers, shortens=shortens)
-        try:
-            after = block.forward(p, step.tokens, Projection(step.source, numbers))
-            return step.state_of(after, state.means), shortens
-        except UsedAgainError:
-            if not shortens:
-                raise
-            numbers = numbers.again()
-    raise AssertionError
+        after = block.forward(p, step.tokens, Projection(step.source, numbers))
+        return step.state_of(after, state.means), shortens
+
+    try:
+        return taken(numbers, True)
+    except UsedAgainError:
+        return taken(numbers.again(), False)
 
 
 def chain_of(block: Any, p: Any, state: State, numbers: Numbers, width: int) -> State:
     """Take the state of layer l to that of layer l + 1: `Block.forward` on rows.
 
-    Raises
-    ------
-    ValueError
-        If the block does what has no exact chain.
+    Raise ValueError if the block does what has no exact chain.
     """
     try:
         return _attempts(block, p, state, numbers, width)[0]

@@ -52,8 +52,8 @@ class Tape:
         self._gradients: dict[int, Any] = {}
         self._returned = self._used_up = False
         self._kept: list[Any] = []
-        self._plain: dict[Node, Matrix] = {}
-        self._leaves: set[Node] = set()
+        self.plain: dict[Node, Matrix] = {}
+        self.leaves: set[Node] = set()
         self._token: Token[Tape | None] | None = None
 
     def __enter__(self) -> Tape:
@@ -83,8 +83,7 @@ class Tape:
 
     def gradient(self, rows: C) -> C | None:
         """Return the gradient of rows; None if the loss does not depend on them."""
-        gradient: Any = self._gradients.get(id(rows))
-        return gradient
+        return self._gradients.get(id(rows))
 
     def backward(self, loss: Tensor | None = None, keep: bool = False) -> None:
         """Take the gradient of a loss (samples,), in which samples do not mix, back to all rows.
@@ -124,17 +123,14 @@ class Tape:
         try:
             with torch.no_grad():
                 for result, rule in reversed(self._steps):
-                    if result is None:
-                        rule(None)
-                        continue
                     above = self._above(result)
-                    if above is not None:
+                    if result is None or above is not None:
                         rule(above)
         finally:
             for result, _ in self._steps:
                 if isinstance(result, Tensor):
                     result.grad = None
-            self._plain.clear()
+            self.plain.clear()
             self._steps, self._used_up = (self._steps if keep else []), not keep
             self._returned = True
             _recording.reset(tokens[0])
@@ -150,29 +146,13 @@ class Tape:
 
         # Of a graph: only now is all known that was computed from it.
         own = {result.node}
-        passed = [node for node in self._plain if depends(node, own)]
-        above = [(Matrix(result.graph, node), self._plain.pop(node)) for node in passed]
-        found = gradients(above, (Matrix(result.graph, node) for node in self._leaves))
+        passed = [node for node in self.plain if depends(node, own)]
+        above = [(Matrix(result.graph, node), self.plain.pop(node)) for node in passed]
+        found = gradients(above, (Matrix(result.graph, node) for node in self.leaves))
         gradient = found.pop(result.node, None)
         for node, more in found.items():
-            self.give(Matrix(result.graph, node), more)
+            give(Matrix(result.graph, node), more)
         return None if gradient is None else of_matrix(result, gradient)
-
-    def leaf(self, matrix: Matrix, rule: Rule) -> Matrix:
-        """Return a matrix of a graph that was made from rows, and note its rule."""
-        if isinstance(matrix.coefficient, Scalar):
-            matrix = matrix.value()
-        self._leaves.add(matrix.node)
-        self.note(matrix, rule)
-        return matrix
-
-    def give(self, matrix: Matrix, gradient: Matrix) -> None:
-        """Add to the gradient of a matrix of a graph, if it was computed from rows."""
-        from shaped_attention.numerics.reverse import depends, of_node
-
-        if depends(matrix.node, self._leaves):
-            more, known = of_node(matrix, gradient), self._plain.get(matrix.node)
-            self._plain[matrix.node] = more if known is None else known + more
 
 
 def recording() -> Tape | None:
@@ -217,8 +197,10 @@ def leaf(matrix: Any, needs_gradient: bool, rule: Rule) -> Any:
     if tape is None or not needs_gradient:
         return matrix
     if isinstance(matrix, Matrix):
-        return tape.leaf(matrix, rule)
-    matrix = matrix.detach().requires_grad_()
+        matrix = matrix.value() if isinstance(matrix.coefficient, Scalar) else matrix
+        tape.leaves.add(matrix.node)
+    else:
+        matrix = matrix.detach().requires_grad_()
     tape.note(matrix, rule)
     return matrix
 
@@ -226,9 +208,13 @@ def leaf(matrix: Any, needs_gradient: bool, rule: Rule) -> Any:
 def give(plain: Any, gradient: Any) -> None:
     """Add the gradient of a plain operand, summed where it was broadcast, if it has a use."""
     if isinstance(plain, Matrix):
+        from shaped_attention.numerics.reverse import depends, of_node
+
         tape = _returning.get()
         assert tape is not None
-        tape.give(plain, gradient)
+        if depends(plain.node, tape.leaves):
+            more, known = of_node(plain, gradient), tape.plain.get(plain.node)
+            tape.plain[plain.node] = more if known is None else known + more
     if isinstance(plain, Tensor) and plain.requires_grad:
         with torch.enable_grad():
             plain.backward(gradient.sum_to_size(plain.shape), retain_graph=True)

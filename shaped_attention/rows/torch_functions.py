@@ -42,14 +42,6 @@ def _sum(left: Any, right: Any, alpha: float = 1.0) -> Any:
     return left + right if isinstance(left, Vectors) else right + left
 
 
-def _scaled(left: Any, right: Any) -> Any:
-    return left * right if isinstance(left, Vectors) else right * left
-
-
-def _quotient(left: Any, right: Any) -> Any:
-    return left / right if isinstance(left, Vectors) else right.__rtruediv__(left)
-
-
 def _together(rows: Any, dim: int = 0) -> Any:
     """Put rows beside each other, or below each other, as torch's `cat`."""
     for x in rows:
@@ -81,8 +73,13 @@ _LINEAR: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("matmul", "mm", "bmm", "rmatmul"), _product),
     **dict.fromkeys(("add", "radd"), _sum),
     **dict.fromkeys(("sub", "subtract"), lambda x, y, alpha=1.0: _sum(x, -y, alpha)),
-    **dict.fromkeys(("mul", "rmul", "multiply"), _scaled),
-    **dict.fromkeys(("div", "divide", "true_divide", "truediv"), _quotient),
+    **dict.fromkeys(
+        ("mul", "rmul", "multiply"), lambda x, y: x * y if isinstance(x, Vectors) else y * x
+    ),
+    **dict.fromkeys(
+        ("div", "divide", "true_divide", "truediv"),
+        lambda x, y: x / y if isinstance(x, Vectors) else y.__rtruediv__(x),
+    ),
     **dict.fromkeys(("neg", "negative"), lambda x: -x),
     **dict.fromkeys(("cat", "concat", "concatenate"), _together),
     "stack": _stack,

@@ -10,13 +10,16 @@ A product x W of rows x = L E, E with orthonormal rows, is L (E W), and E W is a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shaped_attention.numerics.primitives import concatenate, lower
 from shaped_attention.numerics.scalars import product
-from shaped_attention.rows.sources import AnyStream
+from shaped_attention.rows.coordinates import Coordinates, total
 from shaped_attention.rows.spaces import AnySpace, Frame, RowsError, settled
 from shaped_attention.rows.values import Plain, padded
+
+if TYPE_CHECKING:
+    from shaped_attention.rows.step import NamedStream
 
 
 class UsedAgainError(RowsError):
@@ -26,17 +29,11 @@ class UsedAgainError(RowsError):
 class Undrawn:
     """A Gaussian matrix (r, n) of independent N(0, 1) entries, drawn along directions on demand.
 
-    Attributes
-    ----------
-    blocks
-        Coordinates in some segments of the frame, which together are its first directions.
-    complete
-        Whether nothing is left.
-    gone
-        Whether another matrix was drawn in its place.
+    `blocks` are coordinates in some segments of the frame, which together are its first directions.
+    It is `complete` if nothing is left, and `gone` if another matrix was drawn in its place.
     """
 
-    def __init__(self, rows: int, stream: AnyStream) -> None:
+    def __init__(self, rows: int, stream: NamedStream) -> None:
         self.rows, self.stream = rows, stream
         self.blocks: list[Plain] = []
         self.complete = self.gone = False
@@ -106,19 +103,16 @@ class Linear:
 
     def mixed(self, matrix: Plain) -> Linear:
         """Return the rows mixed by a plain matrix."""
-        return self._each(lambda left: matrix @ left)
+        return self.each(lambda left: matrix @ left)
 
-    def by_row(self, column: Plain) -> Linear:
-        """Multiply each row by a number."""
-        return self._each(lambda left: left * column)
-
-    def _each(self, function: Callable[[Plain], Plain]) -> Linear:
+    def each(self, function: Callable[[Plain], Plain]) -> Linear:
+        """Return the rows with a function of each left factor."""
         terms = [[(function(left), u) for left, u in terms] for terms in self.terms]
         return Linear(terms, self.spaces, self.weight)
 
     def _weighted(self) -> Linear:
         """Return the same rows with the weight 1."""
-        whole = self._each(lambda left: self.weight * left)
+        whole = self.each(lambda left: self.weight * left)
         return Linear(whole.terms, self.spaces)
 
     def plus(self, other: Linear) -> Linear:
@@ -145,6 +139,13 @@ class Linear:
     def root(self) -> list[Plain]:
         """Return R with R R^T the covariance of a column, for each member."""
         return [self.weight * concatenate(list(_collected(terms).values())) for terms in self.terms]
+
+    def inner(self, y: Coordinates) -> Plain:
+        """Return x y^T: y is drawn, and x along its frame alone, since the rest does not matter."""
+        others = y.parts
+        whole = any(frame.explicit for frame in y.space)
+        mine = self.coordinates(whole=whole)
+        return total([a @ b.mT for a, b in zip(mine, y.parts if whole else others, strict=True)])
 
     def coordinates(self, *, whole: bool = True, known: Sequence[Plain] = ()) -> list[Plain]:
         """Return the coordinates in each frame of the spaces, or those along known directions.

@@ -89,11 +89,6 @@ def split(x: Plain) -> tuple[Plain, float]:
     return x, 1.0
 
 
-def is_plain(x: object) -> bool:
-    """Return whether this is a plain matrix."""
-    return isinstance(x, Tensor | Matrix)
-
-
 def is_number(x: object) -> bool:
     """Return whether this is a number or a parameter, the same for all rows."""
     if isinstance(x, Tensor | np.ndarray | np.generic):

@@ -49,12 +49,8 @@ def check_other_seed(v0: object, sampler: str, seed: object, name: str = "v0") -
 def check_starts(v0: ArrayLike, samples: int, name: str = "v0") -> NDArray[np.float64]:
     """Return a valid initial covariance (m, m), or one per sample (samples, m, m).
 
-    Errors name it as the argument `name`.
-
-    Raises
-    ------
-    ValueError
-        As `check_covariance`, and if the number of matrices is not the number of samples.
+    Errors name it as the argument `name`. Raise ValueError as `check_covariance`, and if the number
+    of matrices is not the number of samples.
     """
     array = real_array(v0, name)
     if array.ndim != 3:
@@ -108,10 +104,8 @@ def saved_steps(
 ) -> tuple[int, ...]:
     """Return the grid indices to store: `times`, every `save_every` steps, or both ends.
 
-    Raises
-    ------
-    ValueError
-        If both are given, or a time is off the grid, outside it, or not after the one before.
+    Raise ValueError if both are given, or a time is off the grid, outside it, or not after the one
+    before.
     """
     if times is not None and save_every is not None:
         raise ValueError(
@@ -186,5 +180,4 @@ def named_device(device: str | torch.device) -> torch.device:
 
 def check_dtype(dtype: str | torch.dtype) -> torch.dtype:
     """Return torch.float64 or torch.float32."""
-    resolved: torch.dtype = getattr(torch, precision_name(dtype))
-    return resolved
+    return getattr(torch, precision_name(dtype))

@@ -28,16 +28,15 @@ from numpy.typing import ArrayLike
 
 from shaped_attention.blocks.base import Layer
 from shaped_attention.blocks.reasons import check_chain
-from shaped_attention.checks import check_count
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import check_other_seed
 from shaped_attention.samplers.loop import sample
-from shaped_attention.samplers.specification import Options, SamplerOptions, specify, with_options
+from shaped_attention.samplers.specification import SamplerOptions, specify, with_options
 from shaped_attention.samplers.steppers import stepper_of
 
 
 @recorded(sampler="chain")
-@with_options
+@with_options(SamplerOptions)
 def simulate_chain(
     layer: Layer,
     v0: ArrayLike,
@@ -99,10 +98,5 @@ def simulate_chain(
     """
     check_chain(layer)
     check_other_seed(v0, "chain", seed)
-    check_count("width", width)
-    check_count("depth", depth)
-    spec = specify(
-        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(**options),
-    )  # fmt: skip
+    spec = specify(layer, v0, width=width, steps=depth, samples=samples, seed=seed, **options)
     return sample(stepper_of(spec), {"width": width, "depth": depth})[0]

@@ -25,7 +25,8 @@ Glasserman and Kou, Mathematical Finance 7, 1997; 0.5826 is -zeta(1/2) / sqrt(2 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Generic, NamedTuple, TypeVar
 
 from shaped_attention.blocks.base import Block
@@ -49,11 +50,8 @@ exact law at gamma from 0.35 to 0.8).
 _TINY = 1e-300
 
 
-def clock_speed(
-    pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Parameters]], factor: M
-) -> M:
+def clock_speed(parts: Parts, factor: M) -> M:
     """Return the rate (1, 1) by which steps are shorter."""
-    parts = Parts.of(pattern, parameters)
     speed = 0.0 * column_sums(row_squares(factor))
     for _, limit, p in parts.limits:
         part = limit.speed(p, factor)
@@ -61,11 +59,8 @@ def clock_speed(
     return speed
 
 
-def norm_spread(
-    pattern: Sequence[Sequence[Block]], parameters: Sequence[Sequence[Parameters]], factor: M
-) -> M:
+def norm_spread(parts: Parts, factor: M) -> M:
     """Return the variance rate (1, 1) of log |V|."""
-    parts = Parts.of(pattern, parameters)
     v = factor @ factor.mT
     square = column_sums(row_squares(v))
     along = (2.0 * parts.rate) * column_sums(row_squares(v @ v))
@@ -75,20 +70,14 @@ def norm_spread(
     return along / (square * square + _TINY)
 
 
-def clock_step(
-    pattern: Sequence[Sequence[Block]],
-    parameters: Sequence[Sequence[Parameters]],
-    factor: M,
-    step: M,
-    numbers_at: NumbersAt,
-) -> M:
+def clock_step(parts: Parts, factor: M, step: M, numbers_at: NumbersAt) -> M:
     """Return the factor after a step of length `step` (1, 1); the numbers are standard normals."""
-    parts = Parts.of(pattern, parameters)
     pairs = [(limit, p) for _, limit, p in parts.limits]
     half = (0.5 * parts.share) * step
     root = flowed(pairs, factor, half, order=2)
     size = sqrt(step)
-    numbers = _reusing(numbers_at)
+    # The numbers of a place may be drawn several times.
+    numbers = cache(lambda place: DrawnOnce(numbers_at(place)))
     drift = parts.drift(root)
     noise = parts.noise(root, numbers) * size
     moved = noise + drift * step
@@ -123,35 +112,19 @@ def _second_order(
     return weight * ((odd + 0.5 * along) * size) - (0.5 * share) * (mean * (size * size))
 
 
-def _reusing(numbers_at: NumbersAt) -> NumbersAt:
-    """Return the same numbers of each place, which may be drawn several times."""
-    places: dict[tuple[int, ...], Numbers] = {}
-
-    def at(place: tuple[int, ...]) -> Numbers:
-        return places.setdefault(place, DrawnOnce(numbers_at(place)))
-
-    return at
-
-
-def can_explode(pattern: Sequence[Sequence[Block]], tokens: int) -> bool:
+def can_explode(blocks: Sequence[Block], tokens: int) -> bool:
     """Return whether a block of the layer has superlinear terms for that number of tokens."""
-    graph = Graph()
-    factor = graph.node("input", (), (tokens, tokens))
-    return any(
-        limit_of(block).speed(traced(block), factor) is not None
-        for blocks in pattern
-        for block in blocks
-    )
+    factor = Graph().node("input", (), (tokens, tokens))
+    return any(limit_of(block).speed(traced(block), factor) is not None for block in blocks)
 
 
-def first_order(pattern: Sequence[Sequence[Block]], tokens: int) -> list[Block]:
+def first_order(blocks: Sequence[Block], tokens: int) -> list[Block]:
     """Return the blocks that have noise of the factor, but not the second order of that noise."""
     graph = Graph()
     factor = graph.node("input", (), (tokens, tokens))
     numbers = traced_numbers(graph, 1.0)(())
     return [
         block
-        for blocks in pattern
         for block in blocks
         if limit_of(block).noise_drift(traced(block), factor) is None
         and limit_of(block).factor_noise(traced(block), factor, numbers) is not None
@@ -173,20 +146,18 @@ def traced_clock(pattern: Sequence[Sequence[Block]], tokens: int) -> ByClock[Pro
     """Trace `clock_speed`, `clock_step` and `norm_spread`; the inputs are factor and length."""
     parameters = [[traced(block) for block in blocks] for blocks in pattern]
 
-    def speed(factor: Matrix, step: Matrix) -> Matrix:
-        return clock_speed(pattern, parameters, factor)
+    def moved(parts: Parts, factor: Matrix, step: Matrix) -> Matrix:
+        return clock_step(parts, factor, step, traced_numbers(factor.graph, 1.0))
 
-    def moved(factor: Matrix, step: Matrix) -> Matrix:
-        numbers_at = traced_numbers(factor.graph, 1.0)
-        return clock_step(pattern, parameters, factor, step, numbers_at)
-
-    def spread(factor: Matrix, step: Matrix) -> Matrix:
-        return norm_spread(pattern, parameters, factor)
-
+    functions: list[Callable[[Parts, Matrix, Matrix], Matrix]] = [
+        lambda parts, factor, _: clock_speed(parts, factor), moved,
+        lambda parts, factor, _: norm_spread(parts, factor),
+    ]  # fmt: skip
     programs = []
-    for function in (speed, moved, spread):
+    for function in functions:
         graph = Graph()
         inputs = [graph.node("input", (), shape) for shape in ((tokens, tokens), (1, 1))]
         with explained([block for blocks in pattern for block in blocks]):
-            programs.append(assemble(graph, inputs, [function(*inputs)]))
+            parts = Parts.of(pattern, parameters)
+            programs.append(assemble(graph, inputs, [function(parts, *inputs)]))
     return ByClock(*programs)

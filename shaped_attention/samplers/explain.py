@@ -13,6 +13,7 @@ from shaped_attention.blocks.base import Block, Layer, Pattern, blocks_of, patte
 from shaped_attention.blocks.reasons import limit_reason
 from shaped_attention.checks import check_count, check_width
 from shaped_attention.compiler.ptx import available
+from shaped_attention.numerics.program import Program
 from shaped_attention.samplers import specification as of_runs
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.steppers import AnyStepper, stepper_of
@@ -66,10 +67,10 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256) -> Explanation:
     no_network = _size_reason(blocks, tokens, width)
     no_chain = _first(blocks, lambda block: block.no_chain) or no_network
     no_limit = _first(blocks, limit_reason) or _size_reason(blocks, tokens, None)
-    chain = no_chain or _runs(pattern, tokens, width)
-    limit = no_limit or _runs(pattern, tokens, None)
-    draws = () if no_chain else _draws(pattern, tokens, width)
-    return Explanation(no_network or "torch, with real weight matrices", chain, limit, draws)
+    chain, programs = (no_chain, []) if no_chain else _runs(pattern, tokens, width)
+    limit = no_limit or _runs(pattern, tokens, None)[0]
+    network = no_network or "torch, with real weight matrices"
+    return Explanation(network, chain, limit, _draws(programs))
 
 
 def _first(blocks: Sequence[Block], reason: Callable[[Block], str]) -> str:
@@ -91,28 +92,25 @@ def _size_reason(blocks: Sequence[Block], tokens: int, width: int | None) -> str
     return ""
 
 
-def _runs(pattern: Layers, tokens: int, width: int | None) -> str:
-    """Describe what runs the chain or the limit."""
-    if of_runs.is_eager():
-        return "torch, as requested by shaped_attention.eager()"
+def _runs(pattern: Layers, tokens: int, width: int | None) -> tuple[str, list[Program]]:
+    """Describe what runs the chain or the limit; return its programs, too, if it can be traced."""
+    eager = "torch, as requested by shaped_attention.eager()" if of_runs.is_eager() else ""
     try:
         stepper = _stepper(pattern, tokens, width)
-        assert stepper.spec.programs
+        programs = stepper.spec.programs
     except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
-        failure = _failure(pattern, tokens, width)
+        failure = None if eager else _failure(pattern, tokens, width)
         if failure is not None:
-            return f"none: its description fails: {failure}"
-        return f"torch, in sa.eager() or on other devices; it cannot be traced: {error}"
+            return f"none: its description fails: {failure}", []
+        text = f"torch, in sa.eager() or on other devices; it cannot be traced: {error}"
+        return eager or text, []
     few = width is not None and tokens <= MOST_TOKENS and available()
-    return f"{stepper.name} on the CPU{' and on CUDA devices' if few else ''}, torch otherwise"
+    text = f"{stepper.name} on the CPU{' and on CUDA devices' if few else ''}, torch otherwise"
+    return eager or text, programs
 
 
-def _draws(pattern: Layers, tokens: int, width: int) -> tuple[str, ...]:
-    """Describe the random numbers of a step of the chain; none if it cannot be traced."""
-    try:
-        programs = _stepper(pattern, tokens, width).spec.programs
-    except (ArithmeticError, LookupError, RuntimeError, ValueError):
-        return ()
+def _draws(programs: Sequence[Program]) -> tuple[str, ...]:
+    """Describe the random numbers of a step of the chain."""
     counts: Counter[str] = Counter()
     for node in (x for program in programs for x in program.nodes if x.address is not None):
         _, name = cast(tuple[object, str], node.address)

@@ -52,7 +52,7 @@ def sample(
     `parameters` are recorded besides those that all samplers have.
     """
     spec = stepper.spec
-    kept, names = kept_of(spec.options.keep, spec.tokens)
+    kept, names = kept_of(spec.keep, spec.tokens)
     check_kept(spec, len(names) or spec.tokens**2)
 
     def of_covariances(paths: Paths, point: int) -> Array:
@@ -121,7 +121,7 @@ def _run_chunks(
     starts = range(0, samples, size)
     lock = threading.Lock()
     total = samples * spec.steps
-    bar, shows = None, spec.options.progress
+    bar, shows = None, spec.progress
     if shows or (shows is None and sys.stderr is not None and sys.stderr.isatty()):
         from shaped_attention.progress import progress_bar  # most runs need no bar
 
@@ -153,8 +153,7 @@ def _run_chunks(
             target = spec.steps if stepper.clock else point
             while paths.behind(target):
                 began = time.perf_counter()
-                used = _advance(paths, target, budget)
-                if used:
+                if paths.advance(target, budget):
                     seconds = max(time.perf_counter() - began, 1e-9)
                     budget = max(1, int(budget * _SLICE / seconds))
                 go_on()
@@ -215,15 +214,6 @@ def on_threads(
             for future in futures:
                 future.cancel()
             raise
-
-
-def _advance(paths: Paths, point: int, budget: int) -> bool:
-    """Move paths towards a grid point; return whether the whole budget was used."""
-    if paths.spec.method == "torchsde":
-        from shaped_attention.samplers import torchsde_steps  # on first use: torchsde is slow
-
-        return torchsde_steps.advance(paths, point, budget)
-    return paths.advance(point, budget)
 
 
 class _CancelledError(Exception):

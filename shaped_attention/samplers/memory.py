@@ -12,7 +12,7 @@ from shaped_attention.memory_sizes import check_fits, shown_bytes
 from shaped_attention.numerics.named_numbers import HIDDEN_AT_A_TIME
 from shaped_attention.numerics.program import Layout
 from shaped_attention.numerics.threads import thread_count
-from shaped_attention.samplers.specification import MEMORY_BUDGET, Specification
+from shaped_attention.samplers.specification import Specification
 
 SHARE = 0.5
 """Share of a device's free memory that a run may take: scratch memory and gaps are on top."""
@@ -46,27 +46,15 @@ def chunk_size(
 ) -> int:  # fmt: skip
     """Return how many samples move together: the caller's `chunk`, or what memory holds.
 
-    Parameters
-    ----------
-    bytes_of_one
-        Bytes that one sample takes.
-    preferred
-        The most that move together; None for all.
-    multiple
-        Chunks are multiples of this number.
-    smallest
-        Work is not divided among threads below it, where it would cost more than it gains.
-    threads
-        Chunks that move at a time; None for what the device has.
+    At most `preferred` samples, of which one takes `bytes_of_one`, move together; None for all.
+    Chunks are multiples of `multiple`. Work is not divided among threads below `smallest`, where it
+    would cost more than it gains. `threads` chunks move at a time; None for what the device has.
     """
-    if spec.options.chunk is not None:
-        size = spec.options.chunk
+    if spec.chunk is not None:
+        size = spec.chunk
     else:
         at_a_time = thread_count(spec.place) if threads is None else threads
-        together = spec.memory
-        if spec.options.memory is None:
-            together = min(together, MEMORY_BUDGET)
-        share = budget(spec.place, together) / at_a_time
+        share = budget(spec.place, spec.together) / at_a_time
         shared = max(smallest, -(-spec.samples // at_a_time))
         most = shared if preferred is None else min(preferred, shared)
         size = max(1, min(most, int(share / max(bytes_of_one, 1.0))))
@@ -90,7 +78,7 @@ def check_kept(spec: Specification, numbers: int) -> None:
     times = len(spec.saved)
     bytes_of_one = 8 * (times * numbers + 1)
     helps = (
-        f"keep={spec.options.keep!r} at {times} time{'s' * (times > 1)} takes {bytes_of_one} bytes "
+        f"keep={spec.keep!r} at {times} time{'s' * (times > 1)} takes {bytes_of_one} bytes "
         "a sample; fewer tokens or stored times, or keep='observables', need less"
     )
     check_fits("samples", spec.samples, bytes_of_one, helps)

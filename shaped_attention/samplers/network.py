@@ -25,7 +25,6 @@ from shaped_attention.samplers.loop import sample
 from shaped_attention.samplers.memory import chunk_size, of_network
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import (
-    Options,
     SamplerOptions,
     Specification,
     specify,
@@ -187,7 +186,7 @@ class WeightStepper(TorchStepper):
 
 
 @recorded(sampler="network")
-@with_options
+@with_options(SamplerOptions)
 def simulate_network(
     layer: Layer,
     v0: ArrayLike,
@@ -211,10 +210,8 @@ def simulate_network(
     layer grows like n^2, with one normal random number per weight.
     """
     check_other_seed(v0, "network", seed)
-    check_count("width", width)
-    check_count("depth", depth)
     spec = specify(
-        layer, v0, width=width, steps=depth, dt=1.0 / width, samples=samples, seed=seed,
-        options=Options(**options), sampler="network",
+        layer, v0, width=width, steps=depth, samples=samples, seed=seed, sampler="network",
+        **options,
     )  # fmt: skip
     return sample(WeightStepper(spec), {"width": width, "depth": depth})[0]

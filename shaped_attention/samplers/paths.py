@@ -23,17 +23,7 @@ from jaxtyping import Float
 from shaped_attention.numerics.emission import MODERATE_FACTOR
 from shaped_attention.rows.step import State, covariance
 from shaped_attention.samplers.starts import start_states
-from shaped_attention.samplers.steppers import (
-    NEAR,
-    SHIFT,
-    AnyStepper,
-    Array,
-    CompiledStepper,
-    Mask,
-    SingleStepper,
-    Split,
-    completed,
-)
+from shaped_attention.samplers.steppers import NEAR, SHIFT, AnyStepper, Array, Mask, completed
 
 
 class Paths:
@@ -123,12 +113,12 @@ class Paths:
     # What moves paths.
 
     def advance(self, end: int, budget: int = 1) -> bool:
-        """Move paths towards a grid point; return whether compiled code used all of its budget."""
-        moves = self._next(self._moving_to(end))
-        if isinstance(self.stepper, CompiledStepper):
-            return self.stepper.advance(self, moves, end, budget)
-        self._step(moves)
-        return False
+        """Move paths towards a grid point; return whether the whole budget was used."""
+        if self.spec.method == "torchsde":
+            from shaped_attention.samplers import torchsde_steps  # on first use: torchsde is slow
+
+            return torchsde_steps.advance(self, end, budget)
+        return self.stepper.advance(self, self._next(self._moving_to(end)), end, budget)
 
     def drift_and_noise(self, state: Any, point: int) -> tuple[Any, Any]:
         """Return drift times step, and noise, at a grid point and a state, for an integrator.
@@ -136,8 +126,7 @@ class Paths:
         Paths that are outside the radius, or would overflow, stop here; both are then zero.
         """
         stepper, self.state = self.stepper, state
-        assert isinstance(stepper, Split)
-        if isinstance(stepper, CompiledStepper):
+        if stepper.compiled:
             return stepper.drift_and_noise(self, self.alive, point)
         now, where = point * self.spec.dt, self.stepper.xp.where
         self._stop_outside(self.alive, now)
@@ -150,17 +139,11 @@ class Paths:
         """Stop the paths that are outside the radius after the last step of an integrator."""
         self._stop_outside(self.alive, int(self.grid[0]) * self.spec.dt)
 
-    @property
-    def _single(self) -> SingleStepper[Any]:
-        assert isinstance(self.stepper, SingleStepper)
-        return self.stepper
-
     def _times(self) -> Array:
         return self.grid * self.spec.dt + (self.spec.dt - self.left)
 
     def _living(self) -> Mask:
-        living: Mask = self.stepper.on_host(self.alive)
-        return living
+        return self.stepper.on_host(self.alive)
 
     def _moving_to(self, end: int) -> Mask:
         """Return which paths have to move; without waiting for a device, also stopped ones."""
@@ -176,13 +159,13 @@ class Paths:
             return moves
         return moves & (self.grid == self.grid[moves].min())
 
-    def _step(self, moves: Mask) -> None:
+    def step(self, moves: Mask) -> None:
         """Take one step of the paths `moves`."""
-        stepper, clock, dt = self._single, self.stepper.clock, self.spec.dt
+        stepper, clock, dt = self.stepper, self.stepper.clock, self.spec.dt
         point = int(self.grid[moves].min()) if self.spec.scheduled or not clock else 0
         moving = self.alive if moves.all() else self.alive & stepper.array(moves)
         now = self._times()
-        speed = stepper.speed(self, moving, point) if clock else 0.0
+        speed = stepper.rate("speed", self, moving, point) if clock else 0.0
         self.largest[moves] = np.maximum(self.largest, speed)[moves]
         pieces = np.maximum(np.floor(self.left * (1.0 + speed) / dt + 0.5), 1.0)
         lengths, arrived = self.left / pieces, moves & (pieces == 1.0)
@@ -206,7 +189,7 @@ class Paths:
 
     def _stop_overflowing(self, new: Any, moving: Any, now: Array | float) -> Any:
         """Stop paths before a step that overflows; return which of `moving` still move."""
-        where, stepper = self.stepper.xp.where, self._single
+        where, stepper = self.stepper.xp.where, self.stepper
         size = stepper.absolute_sums(new)
         overflowing = moving & ~(size < stepper.largest_factor)
         # On a device the question would make the host wait.
@@ -232,13 +215,12 @@ class Paths:
         By the clock the radius is lowered to correct for crossings between steps.
         """
         stepper, clock, radius = self.stepper, self.stepper.clock, self.spec.radius
-        assert isinstance(stepper, SingleStepper | Split)
         norms = stepper.norms(self, moving, NEAR * radius if clock else radius)
         barrier: Any = radius
         if clock:
             near = stepper.on_host(norms) > 0.0
             if near.any():
-                spread = self._single.spread(self, stepper.array(near), point)
+                spread = stepper.rate("spread", self, stepper.array(near), point)
                 lowered = radius * np.exp(-SHIFT * np.sqrt(spread * lengths))
                 barrier = stepper.array(np.where(near, lowered, radius))
         outside = moving & (norms >= barrier)

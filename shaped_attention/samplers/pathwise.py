@@ -23,7 +23,7 @@ from shaped_attention.checks import argument_error, check_count
 from shaped_attention.rows.step import State, covariance
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.sde import count_steps
-from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.specification import specify
 from shaped_attention.samplers.starts import frames_with_means
 from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 
@@ -103,7 +103,7 @@ def pathwise(
         check_limit(layer)
     spec = specify(
         layer, v0.detach(), width=width, steps=steps, dt=dt, samples=samples, seed=seed,
-        options=Options(radius=radius, device=v0.device, dtype=v0.dtype),
+        radius=radius, device=v0.device, dtype=v0.dtype,
     )  # fmt: skip
     stepper = DescriptionStepper(replace(spec, overrides=tensors), size=1)
     paths = Paths(stepper, 0, samples)

@@ -82,13 +82,8 @@ def make_result(
     """Return covariances and stopping times as a Dataset with its specification in `attrs`.
 
     The `values` are those of `run_paths`. With `names`, numbers (time, sample, name) were kept in
-    place of V.
-
-    Raises
-    ------
-    FloatingPointError
-        If a step of a path was not a number, far from an overflow, or a covariance is not finite: a
-        result never contains NaN.
+    place of V. Raise FloatingPointError if a step of a path was not a number, far from an overflow,
+    or a covariance is not finite: a result never contains NaN.
     """
     sampler, v = spec.sampler, values["kept"]
     broken = int(np.isnan(values["stopping_time"]).sum())
@@ -114,7 +109,7 @@ def make_result(
         "radius": spec.radius,
         "device": spec.place,
         "dtype": spec.precision,
-        "keep": spec.options.keep,
+        "keep": spec.keep,
     }
     coords = {"time": xr.Variable("time", spec.times, {"long_name": _TIME})}
     if names:

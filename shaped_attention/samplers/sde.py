@@ -23,12 +23,7 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import check_other_seed
 from shaped_attention.samplers.clock_step import can_explode, first_order
 from shaped_attention.samplers.loop import sample
-from shaped_attention.samplers.specification import (
-    Options,
-    SamplerOptions,
-    specify,
-    with_options,
-)
+from shaped_attention.samplers.specification import SamplerOptions, specify, with_options
 from shaped_attention.samplers.steppers import stepper_of
 
 METHODS = ("clock", "torchsde", "direct")
@@ -36,7 +31,7 @@ METHODS = ("clock", "torchsde", "direct")
 
 
 @recorded(sampler="sde")
-@with_options
+@with_options(SamplerOptions)
 def integrate_sde(
     layer: Layer,
     v0: ArrayLike,
@@ -98,16 +93,16 @@ def integrate_sde(
         )
     spec = specify(
         layer, v0, width=None, steps=steps, dt=horizon / steps, samples=samples, seed=seed,
-        options=Options(**options),
+        **options,
     )  # fmt: skip
     if method == "clock" and limit_of(spec.blocks[0]).normalised:
         requirement = "'torchsde' or 'direct' for normalised blocks, whose paths cannot explode"
         raise argument_error("method", requirement, method)
     if method is None:
-        method = "clock" if can_explode(spec.pattern, spec.tokens) else "torchsde"
+        method = "clock" if can_explode(spec.blocks, spec.tokens) else "torchsde"
     parameters: dict[str, float | str] = {"horizon": horizon, "step": step, "method": method}
     if method == "clock":
-        for block in first_order(spec.pattern, spec.tokens):
+        for block in first_order(spec.blocks, spec.tokens):
             warnings.warn(
                 f"method='clock': the noise of {type(block).__name__} has no derivative in closed "
                 "form, so that steps near an explosion are of first order",
@@ -121,7 +116,7 @@ def integrate_sde(
     if stopped and not limit_of(spec.blocks[0]).normalised:
         advice = (
             "which is wrong near an explosion; use method='clock'"
-            if can_explode(spec.pattern, spec.tokens)
+            if can_explode(spec.blocks, spec.tokens)
             else "so that the time is known only to within a step; these paths cannot explode, and "
             "a larger radius would not stop them"
         )
@@ -137,10 +132,7 @@ def integrate_sde(
 def count_steps(horizon: float, step: float) -> int:
     """Return ``horizon / step`` as an integer.
 
-    Raises
-    ------
-    ValueError
-        If one is not positive, or the horizon is not a multiple of the step.
+    Raise ValueError if one is not positive, or the horizon is not a multiple of the step.
     """
     check_positive("horizon", horizon)
     check_positive("step", step)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import Parameter
 from typing import TYPE_CHECKING, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
@@ -85,6 +84,16 @@ def is_eager() -> bool:
     return _eager.get()
 
 
+class RunOptions(TypedDict, total=False):
+    """The types of the keywords that say how a function runs, for callers."""
+
+    device: str | torch.device
+    dtype: str | torch.dtype
+    chunk: int | None
+    memory: int | str | None
+    progress: bool | None
+
+
 class SamplerOptions(TypedDict, total=False):
     """The types of the keywords that all samplers share, for callers."""
 
@@ -99,39 +108,19 @@ class SamplerOptions(TypedDict, total=False):
     keep: str
 
 
-@dataclass(frozen=True)
-class Options:
-    """The keywords that all samplers share, as in `shaped_attention.simulate_chain`."""
+def with_options(kind: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Show the options of a kind in the signature of a function, in place of its ``**options``."""
 
-    times: Sequence[float] | NDArray[np.float64] | None = None
-    save_every: int | None = None
-    radius: float | None = None
-    device: str | torch.device = "cpu"
-    dtype: str | torch.dtype = "float64"
-    chunk: int | None = None
-    memory: int | str | None = None
-    progress: bool | None = None
-    keep: str = "V"
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature, types = inspect.signature(function), kind.__annotations__
+        *named, _ = signature.parameters.values()
+        known = inspect.signature(specify).parameters
+        options = [known[x].replace(annotation=types[x].__forward_arg__) for x in types]
+        function.__signature__ = signature.replace(parameters=[*named, *options])  # type: ignore[attr-defined]
+        function.__annotations__ = {**function.__annotations__, **types}
+        return function
 
-
-DEFAULTS = Options()
-
-
-def with_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Show the options in the signature of a sampler, in place of its ``**options``."""
-    signature = inspect.signature(function)
-    *named, _ = signature.parameters.values()
-    types = SamplerOptions.__annotations__
-    options = [
-        Parameter(
-            name, Parameter.KEYWORD_ONLY, default=getattr(DEFAULTS, name),
-            annotation=types[name].__forward_arg__,
-        )
-        for name in types
-    ]  # fmt: skip
-    function.__signature__ = signature.replace(parameters=[*named, *options])  # type: ignore[attr-defined]
-    function.__annotations__ = {**function.__annotations__, **types}
-    return function
+    return decorate
 
 
 @dataclass(frozen=True)
@@ -159,10 +148,10 @@ class Specification:
         Paths stop where |V| (Frobenius norm) reaches it.
     place, precision
         The names of device and dtype, from which torch makes `device` and `dtype`.
-    options
-        The other keywords of the sampler.
-    memory
-        Bytes that the working arrays of a sample may take.
+    chunk, progress, keep
+        As in the samplers.
+    memory, together
+        Bytes that the working arrays of a sample may take, and those of samples that move together.
     eager
         Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     embedded
@@ -190,8 +179,11 @@ class Specification:
     radius: float
     place: str
     precision: str
-    options: Options = DEFAULTS
+    chunk: int | None = None
     memory: int = MEMORY_BUDGET
+    together: int = MEMORY_BUDGET
+    progress: bool | None = None
+    keep: str = "V"
     eager: bool = False
     embedded: Start | None = None
     method: str = "direct"
@@ -285,10 +277,8 @@ def common_groups(blocks: Sequence[Block]) -> int:
 def check_group_width(blocks: Sequence[Block], width: int) -> int:
     """Return the number of groups of columns.
 
-    Raises
-    ------
-    ValueError
-        If they do not divide the width, or if a group of LayerNorm has a single column.
+    Raise ValueError if they do not divide the width, or if a group of LayerNorm has a single
+    column.
     """
     groups = common_groups(blocks)
     if width % groups:
@@ -306,23 +296,27 @@ def specify(
     *,
     width: int | None,
     steps: int,
-    dt: float,
+    dt: float | None = None,
     samples: int,
     seed: int,
-    options: Options = DEFAULTS,
     sampler: str = "",
     embedded: Start | None = None,
     start_name: str = "v0",
+    times: Sequence[float] | NDArray[np.float64] | None = None,
+    save_every: int | None = None,
+    radius: float | None = None,
+    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "float64",
+    chunk: int | None = None,
+    memory: int | str | None = None,
+    progress: bool | None = None,
+    keep: str = "V",
 ) -> Specification:
     """Check the arguments that the samplers share and resolve their defaults.
 
     Errors name the initial covariance `v0` as the argument `start_name`. The sampler is by default
-    the chain or, without a width, the limit.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
+    the chain or, without a width, the limit; `dt` is by default 1 / width. The others are those of
+    `shaped_attention.simulate_chain`. Raise ValueError if one is outside its range.
     """
     pattern = pattern_of(layer)
     check_count("samples", samples)
@@ -332,21 +326,21 @@ def specify(
             "V.isel(time=-1) and another seed"
         )
     matrix = check_starts(v0, samples, start_name)
+    grid = "horizon / step" if width is None else "depth"
     if width is not None:
         check_width("width", width)
+        check_count("depth", steps)
+        dt = dt or 1.0 / width
+    assert dt is not None
     if samples >= _COUNTER_LIMIT:
         raise argument_error("samples", "below 2^32", samples)
     if steps >= _COUNTER_LIMIT:
-        name, value = (
-            ("horizon / step", float(f"{steps:.6g}")) if width is None else ("depth", steps)
-        )
-        raise argument_error(name, "below 2^32", value)
+        raise argument_error(grid, "below 2^32", float(f"{steps:.6g}") if width is None else steps)
     check_count("seed", seed, lowest=0)
-    if options.chunk is not None:
-        check_count("chunk", options.chunk)
-    memory = bytes_of(options.memory)
-    name = "horizon / step" if width is None else "depth"
-    check_fits(name, steps, _BYTES_OF_A_STEP, "fewer steps need less")
+    if chunk is not None:
+        check_count("chunk", chunk)
+    most = bytes_of(memory)
+    check_fits(grid, steps, _BYTES_OF_A_STEP, "fewer steps need less")
     blocks = [block for blocks in pattern for block in blocks]
     for block in blocks:
         check_storable(block)
@@ -361,7 +355,7 @@ def specify(
         start = starting_covariance(pattern, matrix)
     if width is not None and embedded is None:
         check_rank(matrix, width // check_group_width(blocks, width), width, start_name)
-    precision = precision_name(options.dtype)
+    precision = precision_name(dtype)
     return Specification(
         sampler=sampler or ("sde" if width is None else "chain"),
         pattern=pattern,
@@ -370,14 +364,17 @@ def specify(
         width=width,
         steps=steps,
         dt=dt,
-        saved=saved_steps(steps, dt, options.times, options.save_every),
+        saved=saved_steps(steps, dt, times, save_every),
         samples=int(samples),
         seed=int(seed),
-        radius=check_radius(options.radius, start, precision == "float32", start_name),
-        place=device_name(options.device),
+        radius=check_radius(radius, start, precision == "float32", start_name),
+        place=device_name(device),
         precision=precision,
-        options=options,
-        memory=memory,
+        chunk=chunk,
+        memory=most,
+        together=min(most, MEMORY_BUDGET) if memory is None else most,
+        progress=progress,
+        keep=keep,
         # Asked here and not where chunks run, which is on other threads.
         eager=is_eager(),
         embedded=embedded,

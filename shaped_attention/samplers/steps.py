@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,9 +49,6 @@ from shaped_attention.rows.step import State, factor_columns, seen_weights
 if TYPE_CHECKING:
     from shaped_attention.blocks.limit import Limit
 
-COMMON: tuple[int, ...] = ()
-"""Place of the noise common to all blocks; block i has the place (i,)."""
-
 _TINY = 1e-300
 
 NumbersAt = Callable[[tuple[int, ...]], Numbers]
@@ -65,10 +63,7 @@ def chain_step(
 ) -> State:
     """Take the state of layer l to that of layer l + 1.
 
-    Raises
-    ------
-    ValueError
-        If a block omits the means of the tokens from a state that has them.
+    Raise ValueError if a block omits the means of the tokens from a state that has them.
     """
     for i, (block, p) in enumerate(zip(blocks, parameters, strict=True)):
         new = block.step(p, state, numbers_at((i,)), width)
@@ -81,18 +76,11 @@ def chain_step(
     return state
 
 
-def limit_step(
-    pattern: Sequence[Sequence[Block]],
-    parameters: Sequence[Sequence[Parameters]],
-    factor: M,
-    numbers_at: NumbersAt,
-    step: float,
-) -> tuple[M, M]:
+def limit_step(parts: Parts, factor: M, numbers_at: NumbersAt, step: float) -> tuple[M, M]:
     """Return drift times step, and noise, of the factor of V.
 
     The layers of a pattern share the time: each of K layers has weight 1 / K.
     """
-    parts = Parts.of(pattern, parameters)
     root = parts.moved(flowed(parts.flows, factor, parts.share * step), numbers_at, step)
     noise = parts.noise(root, numbers_at)
     drift = step * parts.drift(root)
@@ -107,18 +95,10 @@ def limit_step(
 class Parts:
     """The limits of the blocks of a pattern, whose drifts and noises add up.
 
-    Attributes
-    ----------
-    limits
-        Place, limit and parameters of each block.
-    share
-        Weight of a layer of the pattern, 1 / K.
-    rate
-        Linear rate k of the whole layer.
-    normalised
-        Whether the rows of the factor are divided by their lengths after a step.
-    flows
-        What grows and decays: limits and parameters for `flowed`.
+    `limits` are place, limit and parameters of each block, `share` the weight 1 / K of a layer of
+    the pattern, and `rate` the linear rate k of the whole layer. If it is `normalised`, the rows of
+    the factor are divided by their lengths after a step. What grows and decays, `flows`, is for
+    `flowed`.
     """
 
     def __init__(
@@ -167,9 +147,9 @@ class Parts:
         return root
 
     def linear_noise(self, root: M, numbers_at: NumbersAt) -> M:
-        """Return the noise common to all blocks."""
+        """Return the noise common to all blocks, whose place is (); block i has the place (i,)."""
         c = root.shape[-1]
-        increments = numbers_at(COMMON).normal("linear", 1, c * (c + 1) // 2)
+        increments = numbers_at(()).normal("linear", 1, c * (c + 1) // 2)
         return root @ ((0.5 * sqrt(self.rate)) * symmetric_noise(increments, c))
 
     def noise(self, root: M, numbers_at: NumbersAt) -> M:
@@ -260,48 +240,31 @@ def traced_chain(
     """
     means = needs_means(block for blocks in pattern for block in blocks)
     columns = factor_columns(tokens, width, groups, means)
+
+    def trace(blocks: Sequence[Block], lower: bool) -> tuple[Graph, list[Matrix], list[Matrix]]:
+        """Return the trace of a layer's step, its inputs and its outputs."""
+        graph = Graph()
+        inputs = [graph.node("input", (), (tokens, columns), lower=lower) for _ in range(groups)]
+        parameters, start = [traced(block) for block in blocks], State(tuple(inputs), means)
+        with explained(blocks):
+            state = chain_step(blocks, parameters, start, traced_numbers(graph, None), width)
+            outputs = list(state.factors)
+            if weights:
+                again = TracedNumbers(graph, place=(0,))
+                seen = seen_weights(blocks[0], parameters[0], start, again, width)
+                outputs += [x for _, x in seen]
+        return graph, inputs, outputs
+
     for lower in (columns == tokens and not means, False):
-        traces = [
-            _traced_layer(blocks, (tokens, columns), width, groups, means, lower, weights)
-            for blocks in pattern
-        ]
+        traces = [trace(blocks, lower) for blocks in pattern]
         if all(x.node.lower for _, _, outputs in traces for x in outputs[:groups]):
             break
-    return [assemble(*trace) for trace in traces]
-
-
-def _traced_layer(
-    blocks: Sequence[Block],
-    shape: tuple[int, int],
-    width: int,
-    groups: int,
-    means: bool,
-    lower: bool,
-    weights: bool,
-) -> tuple[Graph, list[Matrix], list[Matrix]]:
-    """Return the trace of a layer's step, its inputs and its outputs."""
-    graph = Graph()
-    inputs = [graph.node("input", (), shape, lower=lower) for _ in range(groups)]
-    parameters = [traced(block) for block in blocks]
-    start, first = State(tuple(inputs), means), blocks[0]
-    with explained(blocks):
-        numbers_at = traced_numbers(graph, None)
-        state = chain_step(blocks, parameters, start, numbers_at, width)
-        outputs = list(state.factors)
-        if weights:
-            again = TracedNumbers(graph, place=(0,))
-            outputs += [x for _, x in seen_weights(first, parameters[0], start, again, width)]
-    return graph, inputs, outputs
+    return [assemble(*of_layer) for of_layer in traces]
 
 
 def traced_numbers(graph: Graph, increments: float | None) -> NumbersAt:
     """Return the traced numbers of each place; `increments` as in `TracedNumbers`."""
-    places: dict[tuple[int, ...], Numbers] = {}
-
-    def numbers_at(place: tuple[int, ...]) -> Numbers:
-        return places.setdefault(place, TracedNumbers(graph, place=place, increments=increments))
-
-    return numbers_at
+    return cache(lambda place: TracedNumbers(graph, place=place, increments=increments))
 
 
 _MOST_DEPTHS = 1001
@@ -342,5 +305,5 @@ def traced_limit(pattern: Sequence[Sequence[Block]], tokens: int, step: float) -
     numbers_at = traced_numbers(graph, math.sqrt(step))
     parameters = [[traced(block) for block in blocks] for blocks in pattern]
     with explained([block for blocks in pattern for block in blocks]):
-        outputs = limit_step(pattern, parameters, factor, numbers_at, step)
+        outputs = limit_step(Parts.of(pattern, parameters), factor, numbers_at, step)
     return assemble(graph, [factor], outputs)

@@ -25,7 +25,7 @@ from shaped_attention.checks import (
 from shaped_attention.numerics.covariance import check_covariance, equicorrelated
 from shaped_attention.samplers.chain import simulate_chain
 from shaped_attention.samplers.sde import count_steps, integrate_sde
-from shaped_attention.samplers.specification import Options, specify
+from shaped_attention.samplers.specification import specify
 
 START = ("tokens", "rho", "scale", "covariance")
 """Parameters of the initial covariance: `tokens` equicorrelated tokens, or a matrix."""
@@ -104,8 +104,8 @@ class CellOfLayer:
         width = None if sampler == "sde" else self.width
         specify(
             self.layer, self.v0, width=width, steps=self.steps(sampler),
-            dt=self.step if width is None else 1.0 / width, samples=samples, seed=seed,
-            options=Options(radius=self.radius, dtype=dtype),
+            dt=self.step if width is None else None, samples=samples, seed=seed,
+            radius=self.radius, dtype=dtype,
         )  # fmt: skip
 
     def sample(self, sampler: str, fractions: tuple[float, ...], **settings: Any) -> xr.Dataset:

@@ -27,7 +27,7 @@ from shaped_attention.samplers.arguments import saved_steps
 from shaped_attention.samplers.loop import run_paths
 from shaped_attention.samplers.network import WeightProduct
 from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.specification import Options, Specification
+from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import Array
 from shaped_attention.samplers.steppers.torch_descriptions import TorchStepper
 from shaped_attention.sphere.attention import SphereAttention
@@ -258,7 +258,7 @@ def _run(
     state = start[:, None].double().cpu().numpy()
     spec = Specification(
         "sphere", (), v0, v0, 0, layers, step, saved_steps(layers, step, None, save_every),
-        len(start), 0, math.inf, str(start.device), "float64", Options(progress=False),
+        len(start), 0, math.inf, str(start.device), "float64", progress=False,
         embedded=lambda spec, first, count: state[first : first + count],
     )  # fmt: skip
 

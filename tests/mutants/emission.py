@@ -153,8 +153,8 @@ EMISSION = [
     Mutant(
         "emitted-clock-keeps-states-of-the-first-lane",
         _BURSTS,
-        'x = load("double", "%buf", e.add(e.mul(j, lanes), p))\n                            store',
-        'x = load("double", "%buf", e.mul(j, lanes))\n                            store',
+        'here, there = ("%buf", e.add(e.mul(j, lanes), p)),',
+        'here, there = ("%buf", e.mul(j, lanes)),',
         ("test_clock.py::test_executors_follow_the_same_paths[full]",),
     ),
     Mutant(

@@ -192,8 +192,8 @@ PROGRAMS = [
     Mutant(
         "graph-product-forgets-a-coefficient",
         _GRAPH,
-        "result.node, product(self.coefficient, other.coefficient))",
-        "result.node, self.coefficient)",
+        "Matrix(self.graph, result.node, number)",
+        "Matrix(self.graph, result.node, self.coefficient)",
         ("test_compiled.py::test_sde[attention-5]",),
     ),
     Mutant(
@@ -262,8 +262,8 @@ PROGRAMS = [
     Mutant(
         "large-paths-of-the-first-sample",
         "shaped_attention/samplers/steppers/blas.py",
-        "paths.state[k], paths.first + k, point",
-        "paths.state[k], paths.first + 0 * k, point",
+        "inputs, paths.first + k, step",
+        "inputs, paths.first + 0 * k, step",
         ("test_large.py::test_stopping",),
     ),
     Mutant(

@@ -89,7 +89,7 @@ REVERSE = [
     ),
     Mutant(
         "no-border-without-ones", _LAZY + "forgetting.py",
-        "if space.knows_ones and not with_ones:", "if space.knows_ones or not with_ones:",
+        "if space.known_ones is not None and not", "if space.known_ones is not None or not",
         _NUMBERS,
     ),
     Mutant(

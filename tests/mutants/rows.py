@@ -27,7 +27,7 @@ ROWS = [
     ),
     Mutant(
         "weights-are-forgotten-in-sums", _ROWS + "undrawn.py",
-        "self._each(lambda left: self.weight * left)", "self._each(lambda left: 1.0 * left)",
+        "self.each(lambda left: self.weight * left)", "self._each(lambda left: 1.0 * left)",
         _law("tokens_before"),
     ),
     Mutant(
@@ -51,7 +51,7 @@ ROWS = [
         "if not alike or len", "if len", _law("different_gates"),
     ),
     Mutant(
-        "both-sides-of-a-product-along-its-frame", _ROWS + "rows.py",
+        "both-sides-of-a-product-along-its-frame", _ROWS + "undrawn.py",
         "    others = y.parts\n", "    others = y.linear.coordinates(whole=False)\n",
         _law("latent_mean"),
     ),

@@ -74,8 +74,8 @@ SAMPLERS = [
     Mutant(
         "torch-same-numbers-in-every-step",
         _TORCH,
-        "self.spec.keys, samples, step, self.dtype, place=place, increments=increments",
-        "self.spec.keys, samples, 0, self.dtype, place=place, increments=increments",
+        "keys, samples, step, dtype, place=place, increments=increments",
+        "keys, samples, 0, dtype, place=place, increments=increments",
         ("test_sde.py::test_it_is_a_hand_written_euler_loop[False]",),
     ),
     Mutant(

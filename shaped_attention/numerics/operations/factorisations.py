@@ -25,6 +25,7 @@ from shaped_attention.numerics.operations.registry import (
     check_square,
     operation,
     primitive,
+    tensor,
 )
 from shaped_attention.numerics.routines import PIVOT_EPSILONS, Array
 
@@ -68,8 +69,7 @@ def lower(root: M) -> M:
         diagonal = torch.where(zero, 0.0, length)[..., None]
         parts.append(torch.cat([head, diagonal, below], dim=-1))
         rest = rest[..., 1:, :] - below[..., None] * unit[..., None, :]
-    result: Any = torch.stack(parts, dim=-1)
-    return result
+    return tensor(torch.stack(parts, dim=-1))
 
 
 def _traced_cholesky(gram: Matrix) -> Matrix:
@@ -96,8 +96,7 @@ def cholesky(gram: M) -> M:
         root = torch.where(zero, 1.0, pivot).sqrt()
         done.append(torch.where(zero[..., None], 0.0, column / root[..., None]))
     padded = [torch.nn.functional.pad(column, (k, 0)) for k, column in enumerate(done)]
-    result: Any = torch.stack(padded, dim=-1)
-    return result
+    return tensor(torch.stack(padded, dim=-1))
 
 
 _BLOCK = 4

@@ -130,17 +130,16 @@ def _columns_alone(node: Node) -> Alone:
     return lambda call, out, a: np.copyto(out, a[:, start : start + out.shape[1]])
 
 
-def _traced_symmetric(numbers: Matrix, size: int) -> Matrix:
-    return numbers.plain().linear("symmetric", lambda *_: (size, size))
-
-
 def _check_half(numbers: Any, size: int) -> None:
     expected, shape = (1, size * (size + 1) // 2), tuple(numbers.shape)[-2:]
     if shape != expected:
         raise ValueError(f"numbers must be of shape {expected}; got {shape}")
 
 
-@primitive(trace=_traced_symmetric, check=_check_half)
+@primitive(
+    trace=lambda numbers, size: numbers.plain().linear("symmetric", lambda *_: (size, size)),
+    check=_check_half,
+)
 def symmetric_noise(numbers: M, size: int) -> M:
     """Return the symmetric (size, size) matrix whose lower triangle, row by row, is `numbers`.
 

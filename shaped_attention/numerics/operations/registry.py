@@ -48,20 +48,10 @@ Orders: TypeAlias = list[float]
 
 @dataclass(frozen=True)
 class Here:
-    """Where a node is emitted.
+    """Where a node is emitted: where its value, `out`, and its inputs are.
 
-    Attributes
-    ----------
-    node
-        The node.
-    out, inputs
-        Where its value and its inputs are.
-    scalars
-        Its scalars, as numbers or registers.
-    key
-        Registers of the key of its random numbers.
-    rounded
-        Whether single precision has the normals of double precision, rounded.
+    Its scalars are numbers or registers, and `key` the registers of the key of its random numbers.
+    With `rounded` single precision has the normals of double precision, rounded.
     """
 
     node: Node
@@ -80,14 +70,8 @@ class Here:
 class Call:
     """What an operation on a path that is alone has besides its matrices.
 
-    Attributes
-    ----------
-    scalars
-        Scalars of the node in this step.
-    key, path
-        Key of its random numbers, and the counter word (1,) of the path.
-    team
-        Threads that share its work.
+    These are the scalars of the node in this step, the key of its random numbers, the counter word
+    (1,) of the path, and threads that share its work.
     """
 
     scalars: NDArray[np.float64]
@@ -104,21 +88,12 @@ Alone: TypeAlias = Callable[..., None]
 class Operation:
     """What executors do for a kind of node.
 
-    Attributes
-    ----------
-    emit
-        Function ``emit(e, here)`` that emits code for the operation.
-    entry
-        The same for functions of single entries, ``entry(e, scalars, *values)``, which
-        returns the value; activations may use them.
-    routine
-        Function of a node that returns what library routines do for a path that is alone, or None
-        if emitted code is as fast.
-    growth
-        Order of the value (see `order`): a multiple of that of the first input, or a function of
-        those of all inputs.
-    in_place
-        Whether it can write into a part of a larger matrix.
+    `emit(e, here)` emits code for the operation. A function of single entries has `entry(e,
+    scalars, *values)` instead, which returns the value; activations may use it. `routine` is a
+    function of a node that returns what library routines do for a path that is alone, or None if
+    emitted code is as fast. `growth` is the order of the value (see `order`): a multiple of that of
+    the first input, or a function of those of all inputs. An operation that is `in_place` can write
+    into a part of a larger matrix.
     """
 
     growth: float | Callable[[Orders], float]
@@ -184,16 +159,9 @@ def primitive(
 ) -> Callable[[F], F]:
     """Make a function of torch tensors a primitive.
 
-    Parameters
-    ----------
-    trace
-        The same function of matrices of a trace.
-    number
-        NumPy function of parameters and numbers, for functions of single entries.
-    of_float
-        The same for plain numbers, if another function is needed there.
-    check
-        Raises ValueError if shapes do not fit: a program would read beyond a matrix in silence.
+    `trace` is the same function of matrices of a trace. Functions of single entries have a NumPy
+    function of parameters and numbers, `number`, and `of_float` if plain numbers need another.
+    `check` raises ValueError if shapes do not fit: a program would read beyond a matrix in silence.
     """
 
     def decorate(function: F) -> F:

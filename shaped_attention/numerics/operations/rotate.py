@@ -12,7 +12,7 @@ from shaped_attention.compiler.text import Int
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.parts import constant
-from shaped_attention.numerics.operations.registry import Here, M, operation, primitive
+from shaped_attention.numerics.operations.registry import Here, M, operation, primitive, tensor
 
 
 def _traced(matrix: Matrix, turns: NDArray[np.float64]) -> Matrix:
@@ -42,8 +42,7 @@ def rotate(matrix: M, turns: NDArray[np.float64]) -> M:
     pairs = turns.shape[1] // 2
     cos, sin = constant(turns[:, :pairs], rows), constant(turns[:, pairs:], rows)
     x, y = rows[..., :pairs], rows[..., pairs : 2 * pairs]
-    result: Any = torch.cat([x * cos - y * sin, y * cos + x * sin, rows[..., 2 * pairs :]], dim=-1)
-    return result
+    return tensor(torch.cat([x * cos - y * sin, y * cos + x * sin, rows[..., 2 * pairs :]], dim=-1))
 
 
 def _rotate(e: Emitter, here: Here) -> None:

@@ -1,9 +1,8 @@
 """Steppers: a specification made concrete, with the code of a step, its memory, and its chunks.
 
-A stepper moves paths and keeps nothing of them. It is one file: a class derived from
-`SingleStepper`, or from `CompiledStepper` if its code takes many steps in one call; `Split` is what
-else some can do. `Paths` of `shaped_attention.samplers.paths` decides when a path steps, by how
-much, and where it stops.
+A stepper moves paths and keeps nothing of them. It is one file, with a class derived from
+`Stepper`. `Paths` of `shaped_attention.samplers.paths` decides when a path steps, by how much, and
+where it stops; code that takes many steps in one call (`compiled`) decides this itself.
 
 The random numbers of a sample depend on its number only, so neither chunks of samples that move
 together nor threads change a result.
@@ -15,7 +14,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from functools import cache, cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Numpy: TypeAlias = NDArray[Any]
+
+Rate: TypeAlias = Literal["speed", "spread"]
 
 X = TypeVar("X")
 """The arrays of a stepper: those of numpy, or tensors of torch."""
@@ -55,7 +56,11 @@ _PREFERRED_BY_TORCHSDE, _SMALLEST_BY_TORCHSDE = 2**17, 2**14
 
 
 class Stepper(ABC, Generic[X]):
-    """What moves the paths of a specification, on arrays of numpy or of torch."""
+    """What moves the paths of a specification, on arrays of numpy or of torch.
+
+    `Paths` takes single steps by `moved`; a stepper with an `advance` of its own is `compiled`, and
+    needs neither this nor `absolute_sums`. Integrators need `drift_and_noise`, the clock `rate`.
+    """
 
     name: ClassVar[str] = "torch"
     """What moves the paths, in words."""
@@ -66,8 +71,14 @@ class Stepper(ABC, Generic[X]):
     xp: ClassVar[Any] = np
     """The library of the arrays, of which `where` and `isnan` are used."""
 
+    compiled: ClassVar[bool] = False
+    """Whether `advance` takes many steps in one call, and does the bookkeeping of `Paths`."""
+
     host_waits: bool = True
     """Whether it is known without waiting for a device which paths move."""
+
+    largest_factor = LARGEST_FACTOR
+    """Sum of absolute entries of a state at which a path of the limit stops."""
 
     bytes_of_all = 0.0
     """Bytes that a run takes besides those of its paths."""
@@ -145,48 +156,37 @@ class Stepper(ABC, Generic[X]):
         """Return the states (count, groups, m, c) in which paths with given factors start."""
         return states
 
+    def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
+        """Move paths towards a grid point; return whether the whole budget was used."""
+        paths.step(moves)
+        return False
+
+    def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:
+        """Return the states after a step from a grid point; rows that do not move are arbitrary."""
+        raise NotImplementedError
+
+    def drift_and_noise(self, paths: Paths, moving: X, point: int) -> tuple[X, X]:
+        """Return drift times step, and noise, of the limit."""
+        raise NotImplementedError
+
+    def norms(self, paths: Paths, moving: X, least: float) -> X:
+        """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
+        raise NotImplementedError
+
+    def absolute_sums(self, state: X) -> X:
+        """Return the sums of absolute entries (rows,) in double precision."""
+        raise NotImplementedError
+
+    def rate(self, name: Rate, paths: Paths, moving: X, point: int) -> Array:
+        """Return what the clock asks for at a grid point (rows,).
+
+        It is the speed, by which steps are shorter, or the spread, the variance rate of log |V|.
+        """
+        raise NotImplementedError
+
 
 AnyStepper: TypeAlias = Stepper[Any]
 """A stepper on arrays of either library, whose arrays have no type in common."""
-
-
-class SingleStepper(Stepper[X]):
-    """A stepper that takes one step in a call."""
-
-    largest_factor = LARGEST_FACTOR
-    """Sum of absolute entries of a state at which a path of the limit stops."""
-
-    @abstractmethod
-    def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:
-        """Return the states after a step from a grid point; rows that do not move are arbitrary."""
-
-    @abstractmethod
-    def norms(self, paths: Paths, moving: X, least: float) -> X:
-        """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
-
-    @abstractmethod
-    def absolute_sums(self, state: X) -> X:
-        """Return the sums of absolute entries (rows,) in double precision."""
-
-    def speed(self, paths: Paths, moving: X, point: int) -> Array:
-        """Return by how much the clock shortens steps at a grid point (rows,)."""
-        raise RuntimeError("networks and chains have no clock")
-
-    def spread(self, paths: Paths, moving: X, point: int) -> Array:
-        """Return the variance rate of log |V| (rows,), for the clock."""
-        raise RuntimeError("networks and chains have no clock")
-
-
-class Split(ABC, Generic[X]):
-    """Steps of the limit in two parts, for integrators."""
-
-    @abstractmethod
-    def drift_and_noise(self, paths: Paths, moving: X, point: int) -> tuple[X, X]:
-        """Return drift times step, and noise, of the limit."""
-
-    @abstractmethod
-    def norms(self, paths: Paths, moving: X, least: float) -> X:
-        """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
 
 
 class HostStepper(Stepper[Numpy]):
@@ -207,14 +207,6 @@ class HostStepper(Stepper[Numpy]):
     def factors(self, state: Numpy) -> Array:
         """Return the state."""
         return state
-
-
-class CompiledStepper(Stepper[X]):
-    """Compiled code that takes many steps in one call, and does the bookkeeping of `Paths`."""
-
-    @abstractmethod
-    def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
-        """Move paths towards a grid point; return whether the whole budget was used."""
 
 
 def completed(rows: Array, size: int) -> Array:

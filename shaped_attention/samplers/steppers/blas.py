@@ -16,13 +16,7 @@ from shaped_attention.numerics.operations.hidden import FEWEST_LARGE_TOKENS
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.threads import Team, one_thread
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import (
-    Array,
-    HostStepper,
-    Numpy,
-    SingleStepper,
-    Split,
-)
+from shaped_attention.samplers.steppers import Array, HostStepper, Numpy, Rate
 
 if TYPE_CHECKING:
     from shaped_attention.numerics.plan import Plan
@@ -57,7 +51,7 @@ def stepper_of(spec: Specification) -> BlasStepper | None:
     return BlasStepper(spec) if large else None
 
 
-class BlasStepper(HostStepper, SingleStepper[Numpy], Split[Numpy]):
+class BlasStepper(HostStepper):
     """Paths of large matrices or large layers.
 
     If `weights` are asked for, a step of the chain also writes the entropies (rows, heads, m) of
@@ -97,7 +91,7 @@ class BlasStepper(HostStepper, SingleStepper[Numpy], Split[Numpy]):
         spec, state = self.spec, paths.state.copy()
         for k in np.flatnonzero(moving).tolist():
             if self.clock:
-                (state[k, 0],) = self._by_clock(self._clock.step, paths, k, lengths[k], point)
+                (state[k, 0],) = self._run(self._clock.step, paths, k, point, lengths[k])
             elif spec.width is None:
                 drift, noise = self._run(self.plans[0], paths, k, point)
                 state[k, 0] += drift
@@ -116,18 +110,22 @@ class BlasStepper(HostStepper, SingleStepper[Numpy], Split[Numpy]):
             both[:, k, 0] = self._run(self.plans[0], paths, k, point)
         return both[0], both[1]
 
-    def _run(self, plan: Plan, paths: Paths, k: int, point: int) -> list[Array]:
-        """Return the results of a program for path k."""
+    def _run(
+        self, plan: Plan, paths: Paths, k: int, point: int, length: float | None = None
+    ) -> list[Array]:
+        """Return the results of a program for path k; those of the clock also have a length."""
+        inputs, step = paths.state[k], point
+        if length is not None:
+            inputs, step = [inputs[0], np.full((1, 1), length)], int(paths.taken[k])
         with one_thread(), np.errstate(all="ignore"):
-            return plan.run(paths.state[k], paths.first + k, point, team=paths.work.team)
+            return plan.run(inputs, paths.first + k, step, row=point, team=paths.work.team)
 
-    def speed(self, paths: Paths, moving: Numpy, point: int) -> Array:
-        """Return by how much steps are shorter at a grid point (rows,)."""
-        return self._rate(self._clock.speed, paths, moving, point)
-
-    def spread(self, paths: Paths, moving: Numpy, point: int) -> Array:
-        """Return the variance rate of log |V| (rows,)."""
-        return self._rate(self._clock.spread, paths, moving, point)
+    def rate(self, name: Rate, paths: Paths, moving: Numpy, point: int) -> Array:
+        """Return the speed or the spread (rows,); 0 for paths that do not move."""
+        rates, plan = np.zeros(paths.count), getattr(self._clock, name)
+        for k in np.flatnonzero(moving).tolist():
+            rates[k] = self._run(plan, paths, k, point, 0.0)[0].item()
+        return rates
 
     def norms(self, paths: Paths, moving: Numpy, least: float) -> Array:
         """Return |V| (rows,), or 0 where the trace, which is larger, is below `least`."""
@@ -142,22 +140,7 @@ class BlasStepper(HostStepper, SingleStepper[Numpy], Split[Numpy]):
 
     def absolute_sums(self, state: Numpy) -> Array:
         """Return the sums of absolute entries (rows,)."""
-        sums: Array = np.abs(state).sum((-3, -2, -1))
-        return sums
-
-    def _rate(self, plan: Plan, paths: Paths, moving: Numpy, point: int) -> Array:
-        rates = np.zeros(paths.count)
-        for k in np.flatnonzero(moving).tolist():
-            rates[k] = self._by_clock(plan, paths, k, 0.0, point)[0].item()
-        return rates
-
-    def _by_clock(self, plan: Plan, paths: Paths, k: int, length: float, point: int) -> list[Array]:
-        """Return the value of a program of the clock for path k."""
-        inputs = [paths.state[k, 0], np.full((1, 1), length)]
-        with one_thread(), np.errstate(all="ignore"):
-            return plan.run(
-                inputs, paths.first + k, int(paths.taken[k]), row=point, team=paths.work.team
-            )
+        return np.abs(state).sum((-3, -2, -1))
 
 
 class Workspace:

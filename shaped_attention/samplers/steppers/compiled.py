@@ -9,16 +9,7 @@ import numpy as np
 
 from shaped_attention.numerics.mover import Mover
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import (
-    NEAR,
-    SHIFT,
-    Array,
-    CompiledStepper,
-    HostStepper,
-    Mask,
-    Numpy,
-    Split,
-)
+from shaped_attention.samplers.steppers import NEAR, SHIFT, Array, HostStepper, Mask, Numpy
 
 if TYPE_CHECKING:
     from shaped_attention.samplers.paths import Paths
@@ -27,17 +18,18 @@ _BURST = 16
 """Steps by the clock after which the paths that still move are gathered again."""
 
 
-def stepper_of(spec: Specification) -> CompiledStepper[Numpy] | None:
+def stepper_of(spec: Specification) -> HostStepper | None:
     """Return compiled code on the CPU, unless torch was requested."""
     if not spec.compiled_device:
         return None
     return ClockStepper(spec) if spec.method == "clock" else BlockStepper(spec)
 
 
-class BlockStepper(HostStepper, CompiledStepper[Numpy], Split[Numpy]):
+class BlockStepper(HostStepper):
     """The chain, and the limit with a fixed step; a state is (blocks, entries of a path, lanes)."""
 
     name: ClassVar[str] = "compiled code"
+    compiled = True
 
     @cached_property
     def _code(self) -> Mover:
@@ -98,17 +90,17 @@ class BlockStepper(HostStepper, CompiledStepper[Numpy], Split[Numpy]):
     def norms(self, paths: Paths, moving: Numpy, least: float) -> Array:
         """Return |V| (rows,)."""
         factors = self.factors(paths.state)
-        norms: Array = np.linalg.norm((factors @ factors.mT).mean(axis=1), axis=(1, 2))
-        return norms
+        return np.linalg.norm((factors @ factors.mT).mean(axis=1), axis=(1, 2))
 
 
-class ClockStepper(HostStepper, CompiledStepper[Numpy]):
+class ClockStepper(HostStepper):
     """The limit by the clock; paths that still move are gathered into blocks again and again.
 
     So the few paths near an explosion, which take many steps, do not hold up the others.
     """
 
     name: ClassVar[str] = BlockStepper.name
+    compiled = True
 
     @cached_property
     def _code(self) -> Mover:

@@ -10,13 +10,7 @@ from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.device_code import DeviceSteps
 from shaped_attention.samplers.memory import chunk_size
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import (
-    PREFERRED_ON_DEVICE,
-    Array,
-    CompiledStepper,
-    Mask,
-    Numpy,
-)
+from shaped_attention.samplers.steppers import PREFERRED_ON_DEVICE, Array, Mask, Numpy, Stepper
 
 if TYPE_CHECKING:
     from shaped_attention.samplers.paths import Paths
@@ -33,10 +27,11 @@ def stepper_of(spec: Specification) -> DeviceStepper | None:
     return DeviceStepper(spec)
 
 
-class DeviceStepper(CompiledStepper[Tensor]):
+class DeviceStepper(Stepper[Tensor]):
     """The chain, and the limit with a fixed step; the state is a tensor (paths, entries)."""
 
     name: ClassVar[str] = "compiled code on the device"
+    compiled = True
     host_waits = False
     together = 1
 

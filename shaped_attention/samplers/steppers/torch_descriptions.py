@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shaped_attention.blocks.parameters import Parameters, at_depth
@@ -17,14 +18,8 @@ from shaped_attention.rows.step import State, covariance
 from shaped_attention.samplers.clock_step import clock_speed, clock_step, norm_spread
 from shaped_attention.samplers.memory import chunk_size, of_torch
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import (
-    PREFERRED_ON_DEVICE,
-    Array,
-    Numpy,
-    SingleStepper,
-    Split,
-)
-from shaped_attention.samplers.steps import chain_step, limit_step
+from shaped_attention.samplers.steppers import PREFERRED_ON_DEVICE, Array, Numpy, Rate, Stepper
+from shaped_attention.samplers.steps import Parts, chain_step, limit_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +37,7 @@ _TOGETHER = 64
 """Rows of a batch on the CPU."""
 
 
-class TorchStepper(SingleStepper[Tensor]):
+class TorchStepper(Stepper[Tensor]):
     """A stepper on tensors of torch, whose states are factors (rows, groups, m, c).
 
     On the CPU a batch has a fixed number of rows, `size`: the order in which torch adds numbers can
@@ -76,10 +71,6 @@ class TorchStepper(SingleStepper[Tensor]):
         """Return the factors in double precision."""
         return state.detach().double().cpu().numpy()
 
-    def workspace(self) -> Any:
-        """Return a place for what is computed once."""
-        return {}
-
     def chunk(self) -> int:
         """Return how many paths move together."""
         if self.device.type == "cpu":
@@ -108,7 +99,7 @@ class TorchStepper(SingleStepper[Tensor]):
         return torch.arange(paths.first, paths.first + len(paths.grid), device=self.device)
 
 
-class DescriptionStepper(TorchStepper, Split[Tensor]):
+class DescriptionStepper(TorchStepper):
     """The chain and the limit, by the descriptions of their blocks."""
 
     def bytes_of_one(self) -> float:
@@ -131,8 +122,7 @@ class DescriptionStepper(TorchStepper, Split[Tensor]):
             size = torch.tensor(lengths, dtype=self.dtype, device=self.device)
             size = torch.where(moving, size, 0.0)[:, None, None]
             factors, numbers = paths.state[:, 0].to(self.dtype), self._numbers(paths, steps, 1.0)
-            new = clock_step(spec.pattern, self._parameters(point), factors, size, numbers)
-            return new[:, None].double()
+            return clock_step(self._parts(point), factors, size, numbers)[:, None].double()
         drift, noise = self.drift_and_noise(paths, moving, point)
         return (paths.state + drift) + noise
 
@@ -140,25 +130,19 @@ class DescriptionStepper(TorchStepper, Split[Tensor]):
         """Return drift times step, and noise."""
         spec = self.spec
         drift, noise = limit_step(
-            spec.pattern, self._parameters(point), paths.state[:, 0],
+            self._parts(point), paths.state[:, 0],
             self._numbers(paths, point, math.sqrt(spec.dt)), spec.dt,
         )  # fmt: skip
         return drift[:, None], noise[:, None]
 
-    def speed(self, paths: Paths, moving: Tensor, point: int) -> Array:
-        """Return by how much steps are shorter at a grid point (rows,)."""
-        return self._rate(clock_speed, paths, point)
+    def rate(self, name: Rate, paths: Paths, moving: Tensor, point: int) -> Array:
+        """Return the speed or the spread (rows,)."""
+        rate = {"speed": clock_speed, "spread": norm_spread}[name]
+        return self.on_host(rate(self._parts(point), paths.state[:, 0])[:, 0, 0])
 
-    def spread(self, paths: Paths, moving: Tensor, point: int) -> Array:
-        """Return the variance rate of log |V| (rows,)."""
-        return self._rate(norm_spread, paths, point)
-
-    def _rate(self, rate: Callable[..., Tensor], paths: Paths, point: int) -> Array:
-        values = rate(self.spec.pattern, self._parameters(point), paths.state[:, 0])
-        return self.on_host(values[:, 0, 0])
-
-    def _parameters(self, point: int) -> list[list[Parameters]]:
-        return [self._of_layer(point, layer) for layer in range(len(self.spec.pattern))]
+    def _parts(self, point: int) -> Parts:
+        pattern = self.spec.pattern
+        return Parts.of(pattern, [self._of_layer(point, k) for k in range(len(pattern))])
 
     def _of_layer(self, point: int, layer: int) -> list[Parameters]:
         """Return the parameters of the blocks of a layer of the pattern at a grid point."""
@@ -176,14 +160,9 @@ class DescriptionStepper(TorchStepper, Split[Tensor]):
     def _numbers(
         self, paths: Paths, step: int | Tensor, increments: float | None
     ) -> Callable[[tuple[int, ...]], TorchNumbers]:
-        places: dict[tuple[int, ...], TorchNumbers] = {}
-        samples = self.numbers_of(paths)
-
-        def at(place: tuple[int, ...]) -> TorchNumbers:
-            if place not in places:
-                places[place] = TorchNumbers(
-                    self.spec.keys, samples, step, self.dtype, place=place, increments=increments
-                )
-            return places[place]
-
-        return at
+        keys, samples, dtype = self.spec.keys, self.numbers_of(paths), self.dtype
+        return cache(
+            lambda place: TorchNumbers(
+                keys, samples, step, dtype, place=place, increments=increments
+            )
+        )
