@@ -6,19 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sympy import Integer, Matrix, Rational, Symbol, diff, expand, lambdify, log, simplify, symbols
+from sympy import Integer, Matrix, Rational, diff, lambdify, log, simplify
 
 from symbolic.claims import normalised, post_norm, pre_norm, sandwich
 from symbolic.claims.normalised import KEPT, PAIRS, R
-from symbolic.layer_step import STEP, average, layer_orders
 from tests.ledger import turned
-
-
-def test_orders_and_averages() -> None:
-    x, y = symbols("x y")
-    assert layer_orders((1 + STEP * x) ** 2) == [1, 2 * x, x**2]
-    fourth = average(x**2 * y**2 + x, [x, y], lambda a, b: Integer(1) if a == b else Rational(1, 2))
-    assert fourth == Rational(3, 2)
 
 
 def test_the_mean_of_a_layer_must_vanish_below_one_over_n() -> None:
@@ -146,12 +138,3 @@ def test_noise_of_a_row_that_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(post_norm, "row_noise", wrong)
     assert turned("post-rms-factor")
-
-
-def test_linear_diffusion_of_pairs() -> None:
-    k = Symbol("k")
-    values = normalised.linear_diffusion(k)
-    assert values["aaaa"] == 2 * k
-    assert values["aabb"] == 2 * k * R**2
-    assert expand(values["abab"] - k * (1 + R**2)) == 0
-    assert set(values) == {x + y for x in PAIRS for y in PAIRS}
