@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.blocks.limit import is_superlinear, relative_speed
+from shaped_attention.blocks.limit import relative_speed
 from shaped_attention.blocks.parameters import at_depth, bounded
 from shaped_attention.numerics.primitives import exp, sigmoid, softplus, sqrt, tanh
 from tests.custom_blocks import (
@@ -52,17 +51,6 @@ def test_a_block_without_a_speed_explodes_with_its_probability(block, v0, horizo
     with pytest.warns(UserWarning, match="paths reached the radius with a fixed step"):
         fixed = sa.integrate_sde(block, v0, step=step, method="direct", **call)
     assert abs(float(np.isfinite(fixed.stopping_time).mean()) - p) > 6.0 * error
-
-
-@pytest.mark.parametrize("tokens", [2, 3])
-@pytest.mark.parametrize("kind", [sa.ShapedAttention, LinearAttention, SigmoidAttention])
-def test_what_grows_faster_than_linearly_is_read_off_the_program(kind, tokens):
-    """All are cubic by their terms; linear blocks and the shaped ReLU are not."""
-    block = kind(0.5, 0.7)
-    assert is_superlinear(block.limit, at_depth(block, 0.0), tokens, tokens)
-    for linear in (Linear(0.5), sa.ShapedMLP(0.5)):
-        p = at_depth(linear, 0.0)
-        assert not is_superlinear(linear.limit, p, tokens, tokens)
 
 
 @pytest.mark.parametrize("options", [{}, {"mask": "causal"}, {"query_bias": 0.3}, {"rope": [0.4]}])
@@ -109,24 +97,6 @@ def test_the_noise_of_twice_the_softmax_is_four_times_that_of_one():
 def test_a_class_that_overrides_cannot_be_trained_as_its_parent(kind):
     with pytest.raises(ValueError, match="a subclass, which cannot be trained"):
         sa.ShapedTransformer(kind(0.35), width=8, depth=1)
-
-
-def test_the_chain_of_another_branch_is_derived():
-    """2 lambda gamma X W is the branch of twice the gamma, with the same numbers."""
-
-    @dataclass(frozen=True)
-    class Scaled(Linear):
-        skip: float = 0.8
-
-        def branch(self, p, tokens, project):
-            return 2.0 * super().branch(p, tokens, project)
-
-    @dataclass(frozen=True)
-    class Plain(Linear):
-        skip: float = 0.8
-
-    run = partial(sa.simulate_chain, v0=V0, width=8, depth=3, samples=5, seed=1, progress=False)
-    np.testing.assert_allclose(run(Scaled(0.3)).V, run(Plain(0.6)).V, rtol=1e-12)
 
 
 BROKEN = {
@@ -220,25 +190,6 @@ def test_primitives_act_on_parameters_and_functions_of_math_name_them():
     message = "exp, sqrt, tanh and others of shaped_attention.numerics.primitives accept it"
     with pytest.raises(ValueError, match=message):
         sa.simulate_chain(DampedByMath(0.5), V0, width=8, depth=1, samples=2)
-
-
-def test_explain_promises_torch_only_where_it_runs():
-    @dataclass(frozen=True)
-    class Torch(OwnRoot, Linear):
-        limit = Linear.limit
-
-        def root(self, p, factor, numbers, width):
-            return torch.relu(factor)
-
-    @dataclass(frozen=True)
-    class Nothing(OwnRoot, Linear):
-        limit = Linear.limit
-
-        def root(self, p, factor, numbers, width):
-            return factor.no_such_attribute
-
-    assert sa.explain(Torch(0.5)).chain.startswith("torch, in sa.eager() or on other devices")
-    assert sa.explain(Nothing(0.5)).chain.startswith("none: its description fails: ")
 
 
 def test_masked_entries_are_not_used():
