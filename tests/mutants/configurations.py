@@ -68,7 +68,7 @@ CONFIGURATIONS = [
         "if part > 1.0:",
         (
             "test_configuration_refusals.py::test_what_is_not_covered_is_refused_by_name"
-            "[fields23-config.partial_rotary_factor must be 1, so that whole heads are rotated; "
+            "[fields20-config.partial_rotary_factor must be 1, so that whole heads are rotated; "
             "got 0.5]",
         ),
     ),
