@@ -208,6 +208,19 @@ def with_sums_as_values(p, t, project):
     return values + centred(queries @ keys.mT / (p.tau0 * n)) @ values
 
 
+def turned_twice(p, t, project):
+    """Return attention whose keys are scored after two different rotations."""
+    n, m = t.shape[-1], t.shape[-2]
+    queries, keys = project(t, 8) / n**0.5, project(t, 8) / n**0.5
+    total = 0.0
+    for angle in (0.3, 0.7):
+        turns = np.outer(np.arange(m), np.full(4, angle))
+        table = np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
+        total = total + rotate(queries, table) @ rotate(keys, table).mT
+    values = project(t, n) / n**0.5
+    return values + centred(total / (p.tau0 * (8 * n) ** 0.5)) @ values
+
+
 def after_product(p, t, project):
     """Return attention whose weights are sqrt n times a product of two matrices of scores."""
     n = t.shape[-1]
@@ -271,6 +284,7 @@ REFUSED = {
     ),
     "as many columns as the tokens": lambda p, t, pr: pr(t, t.shape[-1] // 2) / t.shape[-1] ** 0.5,
     "joined twice": lambda p, t, pr: columns(concatenate([t, t]), t.shape[-1], 2 * t.shape[-1]),
+    "two different rotations": turned_twice,
     "with and without a norm": lambda p, t, pr: with_unit_keys(p, t, pr, size=8, again=True),
 }
 
