@@ -94,7 +94,7 @@ REVERSE = [
     ),
     Mutant(
         "gradients-of-unused-matrices-are-rows", _LAZY + "deep.py",
-        "return Factors(0.0 * rows, 0.0 * rows)", "return Factors(1.0 * rows, 0.0 + rows)",
+        "Factors(0.0 * gradient, 0.0 * gradient)", "Factors(1.0 * gradient, 0.0 + gradient)",
         ("test_gradient_programs.py::test_a_matrix_without_use_has_no_gradient",),
     ),
 ]  # fmt: skip
