@@ -15,6 +15,7 @@ from .blocks import (
     ShapedAttention,
     ShapedMLP,
 )
+from .blocks.attention_fields import QKNorm
 from .blocks.limits.limit_formulas import limit_formulas
 from .blocks.parameters import bounded
 from .blocks.positions import alibi, sliding_window
@@ -73,6 +74,7 @@ __all__ = [
     "Normalised",
     "Parallel",
     "Pattern",
+    "QKNorm",
     "Rope",
     "Schedule",
     "ShapedAttention",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from shaped_attention.numerics.primitives import (
-    constant,
     exp,
     leaky,
     row_sums,
@@ -46,11 +45,6 @@ def hidden_kink(x: Any) -> Any:
 def across(x: Any) -> Any:
     """A function of a whole row."""
     return x * row_sums(x)
-
-
-def with_constant(x: Any) -> Any:
-    """A product with a matrix of constants."""
-    return x * constant([[2.0]], like=x)
 
 
 NOT_A_FUNCTION = 3.0

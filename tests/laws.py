@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
@@ -15,6 +17,17 @@ import shaped_attention as sa
 from shaped_attention.numerics.observables import observables
 from shaped_attention.samplers import loop
 from shaped_attention.samplers.steppers import blas
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let torch have so many threads, and those of before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def final(result: xr.Dataset) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ import shaped_attention as sa
 from shaped_attention import ShapedAttention, equicorrelated, simulate_chain, simulate_network
 from shaped_attention.blocks.parameters import at_depth
 from tests.laws import assert_executors_agree, same_law
+from tests.refusals import refused
 
 TAU = 0.15
 SOFTMAX = {"identity": False, "centring": False, "scaled_temperature": False}
@@ -30,7 +31,7 @@ MEMBERS = {
     "one group": attention(heads=4, kv_heads=1, query_bias=0.3, key_bias=0.5),
     "head size": attention(heads=3, head_size=2),
     "rope": attention(heads=2, rope=[1.2], mask="causal"),
-    "rope, base": attention(heads=2, rope=10.0, rope_share=0.5, head_size=4, kv_heads=1),
+    "rope, base": attention(heads=2, rope=sa.Rope(10.0, 0.5), head_size=4, kv_heads=1),
     "rope, long": attention(
         heads=2, mask="causal",
         rope=sa.Rope(
@@ -44,11 +45,11 @@ MEMBERS = {
     "window": attention(heads=2, mask=sa.sliding_window(4, 2)),
     "normalised heads": attention(heads=2, qk_norm=True, head_size=2),
     "normalised over heads": attention(heads=4, qk_norm="all", kv_heads=2, head_size=2),
-    "normalised with eps": attention(heads=2, qk_norm=True, qk_norm_eps=0.5, rope=[0.7]),
+    "normalised with eps": attention(heads=2, qk_norm=sa.QKNorm(eps=0.5), rope=[0.7]),
     "soft cap": attention(heads=2, softcap=0.7, position_bias=BIAS),
     "as in models": ShapedAttention(
-        0.8, 0.4, heads=4, kv_heads=2, head_size=2, mask="causal", rope=100.0, qk_norm=True,
-        qk_norm_eps=1e-6, softcap=2.0, output_projection=True, **SOFTMAX,
+        0.8, 0.4, heads=4, kv_heads=2, head_size=2, mask="causal", rope=100.0,
+        qk_norm=sa.QKNorm(eps=1e-6), softcap=2.0, output_projection=True, **SOFTMAX,
     ),
 }  # fmt: skip
 WRONG = {
@@ -64,9 +65,9 @@ WRONG = {
     "window": {"mask": "causal"},
     "normalised heads": {"qk_norm": False},
     "normalised over heads": {"qk_norm": "head"},
-    "normalised with eps": {"qk_norm_eps": 0.0},
+    "normalised with eps": {"qk_norm": True},
     "soft cap": {"softcap": None},
-    "as in models": {"rope": None, "qk_norm": False, "qk_norm_eps": 0.0},
+    "as in models": {"rope": None, "qk_norm": False},
 }
 """What the wrong twin of each member leaves out."""
 
@@ -84,7 +85,7 @@ class Weights:
 
 def rotated(x, block, size):
     """Multiply each pair of columns by a factor and e^(i a theta), as complex numbers."""
-    turning = round(block.rope_share * size)
+    turning = round(block.rope.share * size)
     longest = block.rope.original_max_position_embeddings or len(x)
     angles = block.rope.turning if len(x) <= longest else block.rope.long_angles
     if isinstance(angles, float):
@@ -116,7 +117,7 @@ def written_out(block, x, weights):
             squares = [np.mean(squares, axis=0)] * len(side)
         for h, rows in enumerate(side):
             if block.qk_norm:
-                side[h] = rows / np.sqrt(squares[h] + block.qk_norm_eps)
+                side[h] = rows / np.sqrt(squares[h] + block.qk_norm.eps)
             if block.rope is not None:
                 side[h] = rotated(side[h], block, size)
     scale = block.tau0 * math.sqrt((n if block.scaled_temperature else 1) * size)
@@ -197,7 +198,6 @@ def test_executors_agree(name, size, monkeypatch):
 
 REFUSED = {
     "kv_heads must be a divisor of heads=4; got 3": {"heads": 4, "kv_heads": 3},
-    "kv_heads must be an integer >= 1; got 0": {"kv_heads": 0},
     "kv_heads must be None without output_projection=True; got 1": {
         "kv_heads": 1, "output_projection": False
     },
@@ -208,20 +208,14 @@ REFUSED = {
     r"value_ratio must be None without head_size; got 2\.0": {"value_ratio": 2.0},
     r"value_ratio must be positive and finite; got -1\.0": {"value_ratio": -1.0, "head_size": 4},
     "rope must be None, a positive base, or a list of finite angles; got 0": {"rope": 0},
-    r"rope must be None, a positive base, .*; got \[\]": {"rope": []},
-    r"rope must be None, a positive base, .*; got \[nan\]": {"rope": [math.nan]},
-    "rope must be None, a positive base, .*; got 'yes'": {"rope": "yes"},
     "rope must be None, a positive base, .*; got True": {"rope": True},
-    r"rope_share must be in \[0, 1\]; got 1\.5": {"rope": 10.0, "rope_share": 1.5},
-    r"rope_share must be the default without rope; got 0\.5": {"rope_share": 0.5},
     r"position_bias must have shape \(m, m\).*; got \(2, 3\)": {"position_bias": np.zeros((2, 3))},
     r"position_bias must have shape .* \(2, m, m\) for 2 heads; got \(3, 4, 4\)": {
         "heads": 2, "position_bias": np.zeros((3, 4, 4))
     },
     "position_bias must have finite entries": {"position_bias": np.full((4, 4), -np.inf)},
-    "qk_norm must be False, True, 'head' or 'all'; got 'heads'": {"qk_norm": "heads"},
-    r"qk_norm_eps must be the default without qk_norm; got 1\.0": {"qk_norm_eps": 1.0},
-    r"qk_norm_eps must be finite and >= 0; got -1\.0": {"qk_norm": True, "qk_norm_eps": -1.0},
+    "qk_norm must be None, True, 'head', 'all' or a QKNorm; got 'heads'": {"qk_norm": "heads"},
+    r"qk_norm eps must be finite and >= 0; got -1\.0": {"qk_norm": {"eps": -1.0}},
     r"softcap must be positive and finite; got 0\.0": {"softcap": 0.0},
 }  # fmt: skip
 
@@ -244,7 +238,7 @@ def test_fields_that_contradict_are_refused(message):
             "width must be at least 24 for v0 of rank 4; got 12",
         ),
         (attention(rope=10.0, heads=2), 6, r"rope share must be .* of the 3 columns .*; got 1\.0"),
-        (attention(rope=10.0, rope_share=0.3), 16, r"rope share must .* of the 16 columns .* 0\.3"),
+        (attention(rope=sa.Rope(10.0, 0.3)), 16, r"rope share must .* of the 16 columns .* 0\.3"),
         (
             attention(rope=[1.0, 2.0, 3.0]),
             16,
@@ -269,59 +263,34 @@ def test_variants_are_shown_where_they_are_used():
 
 def test_short_forms_are_values():
     """A value, its short forms and what a result stores make equal blocks; others differ."""
-    short = attention(heads=2, rope=10.0, rope_share=0.5, head_size=4, qk_norm=True)
-    assert short == attention(heads=2, rope=sa.Rope(10.0, 0.5), head_size=4, qk_norm="head")
-    assert short != replace(short, rope_share=1.0)
-    assert replace(short, rope=sa.Rope(10.0, 0.5), head_size=None) == replace(short, head_size=None)
+    short = attention(heads=2, rope=10.0, head_size=4, qk_norm=True)
+    assert short == attention(heads=2, rope=sa.Rope(10.0), head_size=4, qk_norm="head")
+    assert short == replace(short, qk_norm={"over": "head"}, rope={"base": 10.0})
+    assert short != replace(short, rope=sa.Rope(10.0, 0.5))
     scaled = attention(rope=sa.Rope(100.0, factor=2.0, attention_factor=1.5), key_size=8)
     assert repr(scaled).endswith("rope=Rope(base=100.0, factor=2.0, attention_factor=1.5))")
     np.testing.assert_array_equal(scaled.rope.pairs(8), sa.Rope.angles_of(100.0, 8) / 2.0)
-    for block in (short, scaled):
+    for block in (short, scaled, replace(short, qk_norm=sa.QKNorm(eps=0.1))):
         run = simulate_chain(block, V0, width=16, depth=1, samples=2, progress=False)
         assert sa.layer_of(run) == [block]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "Rope needs either a base or angles, not both"),
-        ({"base": 10.0, "angles": [1.0]}, "Rope needs either a base or angles, not both"),
-        ({"angles": [1.0], "factor": 2.0}, "rope factor must be 1 with angles; got 2.0"),
-        ({"base": 10.0, "share": 2.0}, r"rope share must be in \[0, 1\]; got 2.0"),
-        ({"base": 10.0, "attention_factor": 0.0}, "rope attention_factor must be positive"),
-        (
-            {"base": 10.0, "long_angles": 100.0},
-            "rope original_max_position_embeddings must be an integer",
-        ),
-        (
-            {"base": 10.0, "original_max_position_embeddings": 4, "long_angles": -1.0},
-            "rope long_angles must be None, a positive base, .* got -1.0",
-        ),
-    ],
+test_rotations_that_are_none_are_refused = refused(
+    ({}, "Rope needs either a base or angles, not both"),
+    ({"base": 10.0, "angles": [1.0]}, "Rope needs either a base or angles, not both"),
+    ({"angles": [1.0], "factor": 2.0}, "rope factor must be 1 with angles; got 2.0"),
+    ({"base": 10.0, "share": 2.0}, r"rope share must be in \[0, 1\]; got 2.0"),
+    ({"base": 10.0, "attention_factor": 0.0}, "rope attention_factor must be positive"),
+    (
+        {"base": 10.0, "long_angles": 100.0},
+        "rope original_max_position_embeddings must be an integer",
+    ),
+    (
+        {"base": 10.0, "original_max_position_embeddings": 4, "long_angles": -1.0},
+        "rope long_angles must be None, a positive base, .* got -1.0",
+    ),
+    by=lambda arguments: sa.Rope(**arguments),
 )
-def test_rotations_that_are_none_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        sa.Rope(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"gamma": 0.5, "soft_cap": 2.0}, r"has no argument 'soft_cap'; did you mean 'softcap'\?"),
-        ({"tau0": 0.5}, "missing a required .*'gamma'"),
-    ],
-)
-def test_errors_of_arguments_name_the_block(arguments, message):
-    """Of a subclass its own name, and an argument of its own is known."""
-
-    @dataclass(frozen=True, repr=False)
-    class Mine(ShapedAttention):
-        strength: float = 1.0
-
-    for block in (ShapedAttention, Mine):
-        with pytest.raises(TypeError, match=rf"^{block.__name__}\(\) {message}$"):
-            block(**arguments)
-    assert Mine(0.5, strength=2.0).strength == 2.0
 
 
 def test_a_module_of_a_variant_is_refused():
@@ -331,25 +300,20 @@ def test_a_module_of_a_variant_is_refused():
                 sa.ShapedTransformer(MEMBERS[name], width=12, depth=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"size": 3}, "size must be even; got 3"),
-        ({"base": -1.0}, "base must be positive and finite; got -1.0"),
-        ({"scaling": "yarn"}, "scaling must be one of linear, llama3; got 'yarn'"),
-        ({"factor": 2.0}, "factor must be None if scaling=None; got 2.0"),
-        ({"scaling": "linear"}, "factor must be positive and finite; got None"),
-        ({"scaling": "llama3", "factor": 8.0}, "low_freq_factor must be positive"),
-        (
-            {"scaling": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 1.0,
-             "original_max_position_embeddings": 100},
-            "high_freq_factor must be above low_freq_factor=4.0; got 1.0",
-        ),
-    ],
+test_angles_that_are_not_known_are_refused = refused(
+    ({"size": 3}, "size must be even; got 3"),
+    ({"base": -1.0}, "base must be positive and finite; got -1.0"),
+    ({"scaling": "yarn"}, "scaling must be one of linear, llama3; got 'yarn'"),
+    ({"factor": 2.0}, "factor must be None if scaling=None; got 2.0"),
+    ({"scaling": "linear"}, "factor must be positive and finite; got None"),
+    ({"scaling": "llama3", "factor": 8.0}, "low_freq_factor must be positive"),
+    (
+        {"scaling": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 1.0,
+         "original_max_position_embeddings": 100},
+        "high_freq_factor must be above low_freq_factor=4.0; got 1.0",
+    ),
+    by=lambda options: sa.Rope.angles_of(**{"base": 10.0, "size": 4} | options),
 )  # fmt: skip
-def test_angles_that_are_not_known_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        sa.Rope.angles_of(**{"base": 10.0, "size": 4} | options)
 
 
 def test_windows_and_biases_of_distance():

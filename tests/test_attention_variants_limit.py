@@ -35,15 +35,15 @@ MEMBERS = {
     "bias, causal": attention(position_bias=sa.alibi(4, 0.8), mask="causal"),
     "window": attention(mask=sa.sliding_window(4, 2, causal=False)),
     "rope": attention(rope=ANGLES, key_size=8),
-    "rope, half": attention(rope=2.0, rope_share=0.5, key_size=8, mask="causal"),
+    "rope, half": attention(rope=sa.Rope(2.0, 0.5), key_size=8, mask="causal"),
     "rope, biases": attention(rope=ANGLES, key_size=8, query_bias=0.7, key_bias=1.5),
     "everything": attention(
-        rope=ANGLES, rope_share=0.5, key_size=8, position_bias=BIAS, mask="causal", heads=2,
-        kv_heads=1, output_projection=True, softcap=1.0, query_bias=0.3,
+        rope=sa.Rope(angles=ANGLES, share=0.5), key_size=8, position_bias=BIAS, mask="causal",
+        heads=2, kv_heads=1, output_projection=True, softcap=1.0, query_bias=0.3,
     ),
     "normalised": attention(qk_norm=True),
     "normalised, few": attention(qk_norm=True, key_size=4),
-    "normalised, rope": attention(qk_norm=True, rope=ANGLES, qk_norm_eps=0.5, mask="causal"),
+    "normalised, rope": attention(qk_norm=sa.QKNorm(eps=0.5), rope=ANGLES, mask="causal"),
     "normalised, biases": attention(qk_norm=True, query_bias=0.7, key_bias=1.5),
 }  # fmt: skip
 WRONG = {
@@ -51,9 +51,9 @@ WRONG = {
     "bias, causal": {"position_bias": None},
     "window": {"mask": None},
     "rope": {"rope": None},
-    "rope, half": {"rope_share": 1.0},
+    "rope, half": {"rope": 2.0},
     "rope, biases": {"key_bias": 0.0},
-    "everything": {"rope": None, "rope_share": 1.0},
+    "everything": {"rope": None},
     "normalised": {"qk_norm": False},
     "normalised, few": {"key_size": None},
     "normalised, rope": {"rope": None},
@@ -188,7 +188,7 @@ def test_options_without_effect_give_the_limit_without_them():
     for options in (
         {"position_bias": np.full((4, 4), 3.0)},
         {"rope": [0.0]},
-        {"rope": [1.0], "rope_share": 0.0},
+        {"rope": sa.Rope(angles=[1.0], share=0.0)},
         {"softcap": 0.1},
         {"kv_heads": 1, "output_projection": True},
     ):
@@ -227,7 +227,7 @@ def test_normalised_scores_do_not_explode():
     ("options", "message"),
     [
         ({"rope": 10.0}, "depend on the size d of a head"),
-        ({"qk_norm": True, "qk_norm_eps": 0.1, "key_size": 16}, "a fixed number of columns"),
+        ({"qk_norm": sa.QKNorm(eps=0.1), "key_size": 16}, "a fixed number of columns"),
         ({"qk_norm": True, "key_size": 2}, "a norm over 2 columns has a rule from 4 columns on"),
         ({"softcap": 2.0, "scaled_temperature": False}, "scores of order one are random in every"),
         ({"identity": False}, "a layer changes V by order 1, not 1/n"),

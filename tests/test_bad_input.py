@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType, SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 
 import shaped_attention as sa
 from shaped_attention.checks import check_fraction, check_inside
-from shaped_attention.libraries import lazily
+from tests.refusals import refused
 
 V0 = np.eye(3)
 LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
@@ -30,7 +27,7 @@ def sde(layer=LAYER, v0=V0, **options):
 
 
 SAMPLERS = pytest.mark.parametrize("sampler", [network, chain, sde])
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
 ASYMMETRIC = np.array([[1.0, 0.3], [0.2, 1.0]])
 
 
@@ -39,12 +36,9 @@ ASYMMETRIC = np.array([[1.0, 0.3], [0.2, 1.0]])
     ("v0", "message"),
     [
         (np.ones((2, 3)), r"v0 must be a square matrix \(m, m\); got shape \(2, 3\)"),
-        (np.ones(3), r"v0 must be a square matrix .*; got shape \(3,\)"),
-        (np.zeros((0, 0)), r"v0 must be a square matrix .*; got shape \(0, 0\)"),
         ([[1.0, 0.3], [0.2, 1.0]], "v0 must be symmetric; .*up to 0.1$"),
         ([[1.0, 2.0], [2.0, 1.0]], "v0 must be positive semidefinite.*-1$"),
         ([[NAN, 0.0], [0.0, 1.0]], "v0 must be finite; it has NaN or infinite"),
-        ([[INF, 0.0], [0.0, 1.0]], "v0 must be finite; it has NaN or infinite"),
         ([[1.0, 1j], [-1j, 1.0]], "v0 must be real"),
         ([["a", "b"], ["c", "d"]], "v0 must be an array of numbers; got entries of type"),
     ],
@@ -63,18 +57,15 @@ def test_covariance(sampler, v0, message):
         ({"seed": -1}, "seed must be an integer >= 0; got -1"),
         ({"times": [0.05]}, "times contains 0.05, which is off the grid"),
         ({"times": [0.0, 5.0]}, r"times must lie in \[0, 0.2.*; got 5"),
-        ({"times": [-0.5]}, "times must lie in .*; got -0.5"),
         ({"times": []}, "times.*non-empty"),
         ({"times": [NAN]}, "times.*finite"),
         ({"save_every": 0}, "save_every must be an integer >= 1; got 0"),
         ({"times": [0.0], "save_every": 1}, "times and save_every=1 cannot be used together"),
         ({"radius": 1.0}, r"radius must be larger than \|v0\| = 1.73.*; got 1.0"),
         ({"radius": NAN}, "radius must be positive and finite; got nan"),
-        ({"radius": -3.0}, "radius must be positive and finite; got -3.0"),
         ({"radius": 1e31}, r"radius must be .*at most 1e\+30; got 1e\+31"),
         ({"device": "tpu"}, "device must be 'cpu', 'cuda' or .*; got 'tpu'"),
         ({"device": "meta"}, "device must be 'cpu', 'cuda' or .*; got 'meta'"),
-        ({"device": "cuda:93"}, "^device 'cuda:93': torch finds no CUDA device here$"),
         ({"dtype": "float16"}, "dtype must be 'float64' or 'float32'; got 'float16'"),
         ({"chunk": 0}, "chunk must be an integer >= 1; got 0"),
         (
@@ -116,30 +107,20 @@ def test_width_and_depth(sampler, options, message):
         sampler(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"horizon": 0.0}, "horizon must be positive and finite; got 0.0"),
-        ({"horizon": INF}, "horizon must be positive and finite; got inf"),
-        ({"step": -0.1}, "step must be positive and finite; got -0.1"),
-        ({"step": NAN}, "step must be positive and finite; got nan"),
-        ({"step": 0.15}, "step must be .*horizon=0.2, such as the nearest, 0.2; got 0.15$"),
-        ({"step": 0.3}, r"step must be a divisor of horizon=0.2, .*; got 0.3"),
-    ],
+test_horizon_and_step = refused(
+    ({"horizon": 0.0}, "horizon must be positive and finite; got 0.0"),
+    ({"step": -0.1}, "step must be positive and finite; got -0.1"),
+    ({"step": 0.15}, "step must be .*horizon=0.2, such as the nearest, 0.2; got 0.15$"),
+    ({"step": 0.3}, r"step must be a divisor of horizon=0.2, .*; got 0.3"),
+    by=lambda options: sde(**options),
 )
-def test_horizon_and_step(options, message):
-    with pytest.raises(ValueError, match=message):
-        sde(**options)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"gamma": 1.5}, r"^gamma must be in \[0, 1\]; got 1.5$"),
-        ({"gamma": -0.1}, "gamma must be .*; got -0.1"),
-        ({"gamma": NAN}, "gamma must be .*; got nan"),
         ({"tau0": 0.0}, "tau0 must be positive.*; got 0.0"),
-        ({"tau0": INF}, "tau0 must be .*; got inf"),
         ({"heads": 0}, "heads must be an integer >= 1; got 0"),
         ({"query_bias": -1.0}, r"query_bias must be in \[0, 1e\+100\]; got -1.0"),
         ({"key_bias": NAN}, "key_bias must be .*; got nan"),
@@ -150,7 +131,6 @@ def test_horizon_and_step(options, message):
         ({"mask": np.ones((2, 3), dtype=bool)}, r"mask must have shape \(m, m\).*; got \(2, 3\)"),
         ({"mask": np.zeros((2, 2), dtype=bool)}, "mask must let each token see at least one"),
         ({"c_plus": NAN}, "c_plus must be a finite number; got nan"),
-        ({"c_minus": INF}, "c_minus must be a finite number; got inf"),
     ],
 )
 def test_fields_of_blocks(options, message):
@@ -159,32 +139,23 @@ def test_fields_of_blocks(options, message):
         block(**{"gamma": 0.5} | options)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: sa.equicorrelated(3, -0.6), r"rho must be in \[-0.5, 1\] .* 3 tokens; got -0.6"),
-        (lambda: sa.equicorrelated(3, NAN), "rho must be .*; got nan"),
-        (lambda: sa.equicorrelated(0, 0.1), "tokens must be an integer >= 1; got 0"),
-        (lambda: sa.equicorrelated(2, 0.1, 0.0), "scale must be positive and finite; got 0.0"),
-        (lambda: sa.covariance_of(np.ones(3)), r"tokens must be an array .*; got shape \(3,\)"),
-        (lambda: sa.covariance_of(np.ones((0, 3))), r"tokens must be an array .*; got shape \(0,"),
-        (lambda: sa.covariance_of([[1.0, NAN]]), "tokens must be finite; they have NaN"),
-        (lambda: sa.covariance_of([[1.0, 1j]]), "tokens must be real"),
-        (
-            lambda: sa.covariance_of([[1e200, 1.0]]),
-            "tokens must have .* they have entries up to 1e.2",
-        ),
-        (lambda: sa.drift(LAYER, np.ones((2, 3))), r"^v must be of shape .*; got \(2, 3\)"),
-        (lambda: sa.drift(LAYER, np.full((2, 2), NAN)), "v must be finite; it has NaN"),
-        (lambda: sa.drift(LAYER, ASYMMETRIC), "v must be symmetric; .* up to 0.1$"),
-        (lambda: sa.diffusion(LAYER, np.stack([np.eye(2), ASYMMETRIC])), "v must be symmetric"),
-        (lambda: sa.drift(LAYER, torch.tensor(ASYMMETRIC)), "v must be symmetric"),
-        (lambda: sa.diffusion([], np.eye(2)), r"layer must be .*; got \[\]"),
-    ],
+test_functions = refused(
+    (lambda: sa.equicorrelated(3, -0.6), r"rho must be in \[-0.5, 1\] .* 3 tokens; got -0.6"),
+    (lambda: sa.equicorrelated(0, 0.1), "tokens must be an integer >= 1; got 0"),
+    (lambda: sa.equicorrelated(2, 0.1, 0.0), "scale must be positive and finite; got 0.0"),
+    (lambda: sa.covariance_of(np.ones(3)), r"tokens must be an array .*; got shape \(3,\)"),
+    (lambda: sa.covariance_of([[1.0, NAN]]), "tokens must be finite; they have NaN"),
+    (lambda: sa.covariance_of([[1.0, 1j]]), "tokens must be real"),
+    (
+        lambda: sa.covariance_of([[1e200, 1.0]]),
+        "tokens must have .* they have entries up to 1e.2",
+    ),
+    (lambda: sa.drift(LAYER, np.ones((2, 3))), r"^v must be of shape .*; got \(2, 3\)"),
+    (lambda: sa.drift(LAYER, np.full((2, 2), NAN)), "v must be finite; it has NaN"),
+    (lambda: sa.drift(LAYER, ASYMMETRIC), "v must be symmetric; .* up to 0.1$"),
+    (lambda: sa.diffusion(LAYER, np.stack([np.eye(2), ASYMMETRIC])), "v must be symmetric"),
+    (lambda: sa.diffusion([], np.eye(2)), r"layer must be .*; got \[\]"),
 )
-def test_functions(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 WITH_GRADIENT = torch.eye(2, dtype=torch.float64, requires_grad=True)
@@ -225,11 +196,6 @@ def test_unknown_keywords_are_refused():
     message = r"^simulate_chain\(\) has no argument 'widht'; did you mean 'width'\?$"
     with pytest.raises(TypeError, match=message):
         sa.simulate_chain(sa.ShapedAttention(0.3), V0, widht=3)
-    message = r"^ShapedAttention\(\) has no argument 'gama'; did you mean 'gamma'\?$"
-    with pytest.raises(TypeError, match=message):
-        sa.ShapedAttention(gama=0.3)
-    with pytest.raises(TypeError, match=r"^ShapedAttention\(\) missing .* 'gamma'$"):
-        sa.ShapedAttention()
 
 
 def test_the_error_of_a_text_asks_for_a_number():
@@ -240,33 +206,6 @@ def test_the_error_of_a_text_asks_for_a_number():
         check_inside("level", "0.3")
     with pytest.raises(ValueError, match=r"^gamma must be in \[0, 1\]; got nan$"):
         check_fraction("gamma", NAN)
-
-
-@pytest.mark.parametrize("attrs", ["text", ("function", 1), None, {"function": 3}])
-def test_attributes_of_another_kind_are_no_record(attrs):
-    """Many libraries have an `attrs` of their own; what is not a result is shown by its text."""
-    value = SimpleNamespace(attrs=attrs)
-    with pytest.raises(ValueError, match=r"^gamma must be a number in \[0, 1\]; got namespace"):
-        check_fraction("gamma", value)
-
-
-def test_a_fault_while_a_public_name_is_loaded_keeps_its_text():
-    """Only the error of an unknown name is replaced."""
-    place = ModuleType("place_of_names")
-    place.__all__ = ["broken"]
-
-    def find(name):
-        raise AttributeError("within" if name == "broken" else "unknown")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, place.__name__, place)
-        get = lazily(place.__name__, find)
-        with pytest.raises(AttributeError, match=r"^within$"):
-            get("broken")
-        with pytest.raises(
-            AttributeError, match=r"^module 'place_of_names' has no .* 'brokn'; did"
-        ):
-            get("brokn")
 
 
 def test_a_near_name_of_the_package_is_suggested():
@@ -291,7 +230,7 @@ def test_cuda_devices_that_are_absent(sampler, present, monkeypatch):
         sampler(device=device)
 
 
-@pytest.mark.parametrize("width", [*range(1, 60), 10**6 + 1, 2**40 + 7])
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 59, 10**6 + 1, 2**40 + 7])
 def test_slopes_that_vanish_to_rounding(width):
     """``1 + c / sqrt n`` is rarely exactly 0 for c = -sqrt n rounded in binary or in decimals."""
     root = width**0.5

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +16,6 @@ from shaped_attention.blocks.rotations import turned
 from shaped_attention.numerics.named_numbers import Keys, TorchNumbers
 from shaped_attention.numerics.primitives import (
     by_mean_square,
-    cholesky,
     constant,
     exp,
     leaky,
@@ -374,33 +371,3 @@ def test_weights_are_those_of_the_step() -> None:
     assert (first - second).abs().max() > 1e-3
     ((_, weights),) = seen_weights(block, at_depth(block, 0.0), start, numbers(), WIDTH)
     torch.testing.assert_close(weights, second)
-
-
-FREED: dict[str, Any] = {
-    "grouped keys": sa.ShapedAttention(0.5, heads=4, kv_heads=2, output_projection=True),
-    "few units": sa.ShapedMLP(0.5, activation="gelu", hidden=2),
-    "gated": sa.ShapedMLP(0.5, activation="silu", gated=True),
-}
-
-
-@pytest.mark.parametrize("name", FREED)
-def test_what_was_drawn_is_freed_with_the_step(name: str) -> None:
-    """Nothing refers to itself, so that no memory waits for the collector of cycles."""
-    layer, p = FREED[name], at_depth(FREED[name], 0.0)
-    drawn = []
-
-    class Watched(TorchNumbers):
-        def normal(self, *arguments: Any) -> Any:
-            numbers = super().normal(*arguments)
-            drawn.append(weakref.ref(numbers))
-            return numbers
-
-    start = State((cholesky(torch.tensor(V0))[None],))
-    gc.collect()
-    gc.disable()
-    try:
-        layer.step(p, start, Watched(Keys(0, "chain"), torch.arange(1), 0), 24)
-        assert drawn
-        assert [x for x in drawn if x() is not None] == []
-    finally:
-        gc.enable()

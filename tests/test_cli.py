@@ -144,8 +144,6 @@ BAD = {
     "unused rho": (("--rho", "0.5"), "--rho 0.5 needs --tokens"),
     "unused heads": (("--layer", "mlp", "--heads", "2"), "--heads has no effect with --layer mlp"),
     "unused mask": (("--layer", "mlp", "--causal"), "--causal has no effect with --layer mlp"),
-    "option": (("--gama", "0.5"), "No such option '--gama'. (Did you mean one of: '--gamma'"),
-    "choice": (("--layer", "transfomer"), "transformer (did you mean 'transformer'?)"),
 }
 
 

@@ -33,8 +33,7 @@ BLOCKS = {
     "rope and biases": ShapedAttention(
         0.6,
         0.5,
-        rope=10.0,
-        rope_share=0.5,
+        rope=sa.Rope(10.0, 0.5),
         head_size=8,
         heads=2,
         kv_heads=1,
@@ -150,7 +149,7 @@ def assert_same_paths(a, b):
 
 
 @pytest.mark.portability
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", ["full", "rope", "parallel", "pattern", "MLP alone"])
 def test_executors_follow_the_same_paths(name, monkeypatch):
     layer = LAYERS[name]
     options = {"times": [0.0, 0.2, 0.5], "radius": 100.0}

@@ -37,10 +37,6 @@ def invoke(*arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_all_commands_are_there():
-    assert {words[0] for words in COMMANDS} == {"compare", "model", "show", "sweep"}
-
-
 @EACH
 def test_options_are_explained_in_sentences(words):
     """Each help text is a sentence that has a subject; each option is in the command's help."""

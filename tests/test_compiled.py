@@ -113,16 +113,6 @@ def test_sde(name, tokens, without_kernels):
     np.testing.assert_array_equal(fast.stopping_time, slow.stopping_time)
 
 
-@pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
-def test_sde_of_several_heads(without_kernels):
-    """The chain of heads has no compiled face; its SDE has."""
-    layer, v0 = [ShapedAttention(0.5, 0.7, heads=h) for h in (1, 3)], equicorrelated(3, 0.2, 1.3)
-    fast, slow = without_kernels(
-        lambda: fixed_steps(layer, v0, horizon=0.5, step=0.05, samples=50, seed=2)
-    )
-    np.testing.assert_allclose(fast.V.values, slow.V.values, atol=1e-12 * np.abs(slow.V).max())
-
-
 def test_a_schedule_in_both_executors(without_kernels):
     """Each step has the parameters of its own depth, also the second of a compiled call."""
     layer, v0 = ShapedAttention(Schedule([(0, 0.2), (1, 0.8)]), 0.7), equicorrelated(3, 0.2, 1.3)
@@ -168,7 +158,7 @@ def limit(layer, v0):
 @pytest.mark.filterwarnings("ignore:method=.*reached the radius with a fixed step")
 @pytest.mark.parametrize("sampler", [chain, limit])
 @pytest.mark.parametrize("start", [*SINGULAR, *ONE_TOKEN])
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection", "mask"])
 def test_singular_starts(name, start, sampler, without_kernels):
     """A row without a direction of its own has a zero column in both executors.
 
@@ -190,8 +180,8 @@ def assert_same_paths(fast, slow):
 
 @pytest.mark.portability
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("width", [8, 40, 3000, None])
-@pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection", "key bias"])
+@pytest.mark.parametrize("width", [8, 3000, None])
+@pytest.mark.parametrize("name", ["both", "projection"])
 def test_equal_tokens_stay_equal(name, width, compiled, monkeypatch):
     """In the chain, and in the limit by the clock."""
     if not compiled:

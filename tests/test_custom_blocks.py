@@ -94,24 +94,6 @@ def test_a_class_that_overrides_cannot_be_trained_as_its_parent(kind):
         sa.ShapedTransformer(kind(0.35), width=8, depth=1)
 
 
-def test_the_chain_of_another_branch_is_derived():
-    """2 lambda gamma X W is the branch of twice the gamma, with the same numbers."""
-
-    @dataclass(frozen=True)
-    class Scaled(Linear):
-        skip: float = 0.8
-
-        def branch(self, p, tokens, project):
-            return 2.0 * super().branch(p, tokens, project)
-
-    @dataclass(frozen=True)
-    class Plain(Linear):
-        skip: float = 0.8
-
-    run = partial(sa.simulate_chain, v0=V0, width=8, depth=3, samples=5, seed=1, progress=False)
-    np.testing.assert_allclose(run(Scaled(0.3)).V, run(Plain(0.6)).V, rtol=1e-12)
-
-
 @pytest.mark.parametrize("gamma", [math.nan, 1.5])
 def test_parameters_out_of_range_have_no_limit(gamma):
     for call in (sa.drift, sa.diffusion, partial(sa.integrate_sde, horizon=0.4, samples=3)):
@@ -197,21 +179,6 @@ def test_primitives_act_on_parameters_and_functions_of_math_name_them():
     message = "exp, sqrt, tanh and others of shaped_attention.numerics.primitives accept it"
     with pytest.raises(ValueError, match=message):
         sa.simulate_chain(DampedByMath(0.5), V0, width=8, depth=1, samples=2)
-
-
-def test_explain_promises_torch_only_where_it_runs():
-    @dataclass(frozen=True)
-    class Torch(OwnRoot, Linear):
-        def root(self, p, factor, numbers, width):
-            return torch.relu(factor)
-
-    @dataclass(frozen=True)
-    class Nothing(OwnRoot, Linear):
-        def root(self, p, factor, numbers, width):
-            return factor.no_such_attribute
-
-    assert sa.explain(Torch(0.5)).chain.startswith("torch, in sa.eager() or on other devices")
-    assert sa.explain(Nothing(0.5)).chain.startswith("none: its description fails: ")
 
 
 def test_masked_entries_are_not_used():

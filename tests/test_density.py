@@ -68,15 +68,6 @@ def test_bands_of_the_kernel_estimate_cover_a_flat_density_up_to_the_boundary():
     assert (np.abs(plain[1:-1] - 0.95) < 0.045).all()
 
 
-def test_bands_cover_the_density_in_dimension_5_and_not_that_in_dimension_4():
-    """Bias 0.002, standard errors from 0.02 to 0.05; the densities differ by 0.11 at 0."""
-    x = np.linspace(-0.9, 0.9, 7)
-    grid = {"window": (-0.9, 0.9), "points": 7, "bandwidth": 0.05, "support": ENDS, "d": 5}
-    found = coverage(exact(x, 5), **grid)
-    assert (np.abs(found - 0.95) < 0.045).all(), found
-    assert coverage(exact(x, 4), **grid)[3] < 0.5
-
-
 def test_bands_of_the_histogram_cover_at_least_at_their_level():
     """Clopper and Pearson cover at least; the mean of the density in a bin, without any bias."""
     d, edges = 5, np.linspace(-1.0, 1.0, 11)

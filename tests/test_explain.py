@@ -63,15 +63,15 @@ def test_each_face_of_a_complete_layer():
     [
         (sa.ShapedAttention(0.5, centring=False), "limit", "by order 1, not 1/n"),
         (sa.ShapedMLP(0.5, skip=1.0), "limit", "its skip weight is not sqrt(1 - gamma^2)"),
-        (sa.Normalised(sa.ShapedAttention(0.5, heads=256), norm="layer"), "chain", "LayerNorm"),
-        (sa.ShapedAttention(0.5, heads=3), "chain", "must be a multiple of heads=3; got 256"),
+        (sa.Normalised(sa.ShapedAttention(0.5, heads=8), norm="layer"), "chain", "LayerNorm"),
+        (sa.ShapedAttention(0.5, heads=3), "chain", "must be a multiple of heads=3; got 8"),
         (sa.ShapedAttention(0.5, mask=np.eye(3, dtype=bool)), "limit", "must have shape (4, 4)"),
     ],
 )
 def test_what_is_missing_has_its_reason(layer, face, words):
     """Those of a block, and of a layer with a complete block besides."""
     for asked in (layer, [sa.ShapedMLP(0.4), layer]):
-        text = getattr(sa.explain(asked), face)
+        text = getattr(sa.explain(asked, width=8), face)
         assert text.startswith("none: ")
         assert words in text
 

@@ -17,12 +17,9 @@ from shaped_attention import plots
 from shaped_attention.figures.labels import observable_label
 from shaped_attention.figures.panels import Panels, styled
 from shaped_attention.statistics.density import observable_names
+from tests.public_calls import CONFIG
 
 V0, BLOCK = sa.equicorrelated(3, 0.2), sa.ShapedAttention(0.6, 0.5)
-CONFIG = {
-    "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "intermediate_size": 8, "vocab_size": 9,
-}  # fmt: skip
 
 
 def modules() -> list[ModuleType]:

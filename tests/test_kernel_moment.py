@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
 import shaped_attention as sa
@@ -53,21 +51,3 @@ def test_moment_is_that_of_samples():
     assert abs(moment - kernel_moment(1.0, 0.25)) < 4.0 * error
     of_many_outputs = 1.2142
     assert moment - of_many_outputs > 5.0 * error
-
-
-@pytest.mark.quick
-def test_moment_solves_the_equations_and_tends_to_that_of_one_layer():
-    """The same equations, solved numerically; one layer of a wide network has no fluctuations."""
-    gamma, time = 0.6, 0.8
-    k, rate = gamma**2 * (2.0 - gamma**2), gamma**2
-
-    def slope(t, y):
-        b, c, d, e = y
-        return [
-            rate * np.exp(2.0 * k * t) + 2.0 * k * c, k * (b + c), 2.0 * rate * b + 2.0 * k * e,
-            k * (d + e),
-        ]  # fmt: skip
-
-    *_, d, e = solve_ivp(slope, (0.0, time), np.zeros(4), rtol=1e-10, atol=1e-13).y[:, -1]
-    assert kernel_moment(gamma, time) == pytest.approx((d + 2.0 * e) / (rate * time) ** 2, rel=1e-7)
-    assert kernel_moment(gamma, 1e-4) == pytest.approx(1.0, abs=1e-3)

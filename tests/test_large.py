@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 
 from shaped_attention import (
     Normalised,
@@ -22,11 +21,11 @@ from shaped_attention.numerics import plan
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.operations import hidden
 from shaped_attention.numerics.program import assemble
-from shaped_attention.samplers.specification import Specification, specify
-from shaped_attention.samplers.steppers import blas, stepper_of
+from shaped_attention.samplers.specification import Specification
+from shaped_attention.samplers.steppers import blas
 from shaped_attention.samplers.steppers.blas import BlasStepper
-from shaped_attention.samplers.steppers.compiled import BlockStepper
 from tests.emitted import run_alone
+from tests.laws import threads
 
 LAYERS = {
     "attention": ShapedAttention(0.5, 0.7),
@@ -78,11 +77,10 @@ STARTS = {
 
 
 @pytest.fixture(autouse=True)
-def large_from_40_tokens(request, monkeypatch):
+def large_from_40_tokens(monkeypatch):
     """Let library routines take 40 tokens, whatever is fastest on one machine."""
-    if "taken" not in request.fixturenames:
-        for module in (blas, plan, hidden):
-            monkeypatch.setattr(module, "FEWEST_LARGE_TOKENS", 40)
+    for module in (blas, plan, hidden):
+        monkeypatch.setattr(module, "FEWEST_LARGE_TOKENS", 40)
 
 
 @pytest.fixture
@@ -237,48 +235,22 @@ def test_a_path_that_would_overflow_stops_where_it_is(method):
     np.testing.assert_array_equal(run.V.values[-1], run.V.values[0])
 
 
-@pytest.mark.parametrize(
-    ("tokens", "taken"),
-    [(blas.FEWEST_LARGE_TOKENS - 1, BlockStepper), (blas.FEWEST_LARGE_TOKENS, BlasStepper)],
-)
-def test_the_number_of_tokens_alone_decides(tokens, taken):
-    for samples, chunk, dtype in ((1, None, "float64"), (200, 1, "float64"), (1, 1, "float32")):
-        spec = specify(
-            LAYERS["attention"],
-            equicorrelated(tokens, 0.2),
-            width=100,
-            steps=1,
-            dt=0.1,
-            samples=samples,
-            seed=0,
-            dtype=dtype,
-            chunk=chunk,
-        )
-        assert type(stepper_of(spec)) is taken
-
-
 @pytest.mark.portability
 def test_the_same_bits_for_all_chunks_and_threads():
     v0 = equicorrelated(80, 0.2)
     singular = repeated(80)
-    threads = torch.get_num_threads()
-    try:
-        for run in (
-            partial(simulate_chain, LAYERS["both"], v0, width=160, depth=2),
-            partial(simulate_chain, LAYERS["heads"], singular, width=160, depth=2),
-            partial(integrate_sde, LAYERS["causal"], v0, horizon=0.1, step=0.05),
-            partial(integrate_sde, LAYERS["causal"], v0, horizon=0.1, step=0.05, method="torchsde"),
-            partial(
-                integrate_sde, LAYERS["both"], singular, horizon=0.1, step=0.05, method="direct"
-            ),
-        ):
-            torch.set_num_threads(1)
+    for run in (
+        partial(simulate_chain, LAYERS["both"], v0, width=160, depth=2),
+        partial(simulate_chain, LAYERS["heads"], singular, width=160, depth=2),
+        partial(integrate_sde, LAYERS["causal"], v0, horizon=0.1, step=0.05),
+        partial(integrate_sde, LAYERS["causal"], v0, horizon=0.1, step=0.05, method="torchsde"),
+        partial(integrate_sde, LAYERS["both"], singular, horizon=0.1, step=0.05, method="direct"),
+    ):
+        with threads(1):
             alone = run(samples=5, chunk=1).V
-            for number, chunk in ((1, 5), (2, 1), (2, 2), (3, None)):
-                torch.set_num_threads(number)
+        for number, chunk in ((1, 5), (2, 1), (2, 2), (3, None)):
+            with threads(number):
                 np.testing.assert_array_equal(run(samples=5, chunk=chunk).V, alone)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def test_one_layer_of_many_tokens():

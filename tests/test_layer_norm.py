@@ -7,13 +7,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 
 import shaped_attention as sa
 from shaped_attention.numerics.primitives import Numbers, row_squares, sqrt
 from shaped_attention.rows.step import State
 from shaped_attention.samplers.specification import Specification
 from tests.laws import same_law, with_state
+from tests.refusals import refused
 from tests.test_compiled import SINGULAR, assert_same_paths
 
 SOFTMAX = sa.ShapedAttention(0.6, identity=False, centring=False, scaled_temperature=False)
@@ -216,29 +216,6 @@ def test_equal_and_zero_tokens_stay_so(name):
     assert np.isfinite(v).all()
 
 
-def test_pathwise_gives_the_chain_and_its_derivatives():
-    """The start is differentiable too: the derivative is that of the difference quotient."""
-    layer, v0 = normed(SOFTMAX, "sandwich", gain=1.2), np.array([[1.5, 0.3], [0.3, 1.0]])
-    options = {"width": 8, "depth": 3, "samples": 6, "seed": 4}
-    start = torch.tensor(v0, requires_grad=True)
-    gain = torch.tensor(1.2, dtype=torch.float64, requires_grad=True)
-    v = sa.pathwise(layer, start, parameters={"gain": gain}, **options)
-    np.testing.assert_allclose(
-        v.detach(), sa.simulate_chain(layer, v0, **options).V.values[-1], rtol=1e-10
-    )
-    by_start, by_gain = torch.autograd.grad(v[:, 0, 1].sum(), [start, gain])
-    shift, step = np.array([[1.0, 0.5], [0.5, -1.0]]), 1e-6
-
-    def total(v0, gain=1.2):
-        block = normed(SOFTMAX, "sandwich", gain=gain)
-        return sa.simulate_chain(block, v0, **options).V.values[-1][:, 0, 1].sum()
-
-    quotient = (total(v0 + step * shift) - total(v0 - step * shift)) / (2 * step)
-    assert (by_start.numpy() * shift).sum() == pytest.approx(quotient, rel=1e-5)
-    quotient = (total(v0, 1.2 + step) - total(v0, 1.2 - step)) / (2 * step)
-    assert by_gain.item() == pytest.approx(quotient, rel=1e-5)
-
-
 @dataclass(frozen=True)
 class Forgetful(sa.ShapedMLP):
     """A step that does not know of the means."""
@@ -247,25 +224,19 @@ class Forgetful(sa.ShapedMLP):
         return State(super().step(p, state, numbers, width).factors)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: run(sa.simulate_chain, "heads", width=4, samples=2),
-            r"^width must be at least 8, since LayerNorm subtracts the mean; got 4$",
+test_what_is_refused = refused(
+    (
+        lambda: run(sa.simulate_chain, "heads", width=4, samples=2),
+        r"^width must be at least 8, since LayerNorm subtracts the mean; got 4$",
+    ),
+    (
+        lambda: sa.simulate_network(normed(RELU), np.eye(1), width=1, depth=1, samples=1),
+        r"^width must be at least 2, since LayerNorm subtracts the mean; got 1$",
+    ),
+    (
+        lambda: sa.simulate_chain(
+            [normed(RELU), Forgetful(0.5)], np.eye(2), width=8, depth=1, samples=1
         ),
-        (
-            lambda: sa.simulate_network(normed(RELU), np.eye(1), width=1, depth=1, samples=1),
-            r"^width must be at least 2, since LayerNorm subtracts the mean; got 1$",
-        ),
-        (
-            lambda: sa.simulate_chain(
-                [normed(RELU), Forgetful(0.5)], np.eye(2), width=8, depth=1, samples=1
-            ),
-            r"^layer contains Forgetful.* whose step does not keep the means of the tokens",
-        ),
-    ],
+        r"^layer contains Forgetful.* whose step does not keep the means of the tokens",
+    ),
 )
-def test_what_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

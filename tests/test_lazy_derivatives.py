@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention import lazy
@@ -15,6 +14,7 @@ from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy import tangent_rows
 from shaped_attention.rows.rows import Rows
 from tests.explicit_networks import projection
+from tests.refusals import refused
 from tests.test_lazy_rules import BLOCKS, TOKENS, eye
 
 ALONG = torch.tensor(np.random.default_rng(5).standard_normal((2, 4, 8)))
@@ -149,43 +149,12 @@ def test_in_a_wide_space() -> None:
     assert space.size < 400
 
 
-def growth(width: int, samples: int, own: bool) -> np.ndarray:
-    """Return log |J t| for shaped attention, explicitly or lazily."""
-    block = sa.ShapedAttention(0.7, tau0=0.5, output_projection=True)
-    space = lazy.Space(width, samples=samples, seed=3 if own else 4, explicit=not own)
-    x, t = space.normal(3), space.normal(3)
-    layers = lazy.Layers(block, depth=3)
-    if own:
-        return lazy.jvp(layers, x, t)[1].squares().sum((1, 2)).log().numpy()
-    p = at_depth(block, 0.0)
-    rng = np.random.default_rng(8)
-    weights = [torch.tensor(rng.standard_normal((samples, width, width))) for _ in range(3 * 4)]
-
-    def dense(z: torch.Tensor) -> torch.Tensor:
-        left = iter(weights)
-        for _ in range(3):
-            z = block.forward(p, z, lambda y, *_: y @ next(left))
-        return z
-
-    moved = torch.func.jvp(dense, (x.entries(),), (t.entries(),))[1]
-    return moved.pow(2).sum((1, 2)).log().numpy()
-
-
-def test_the_law_is_that_of_explicit_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = growth(12, 3000, False)
-    assert stats.ks_2samp(growth(12, 3000, True), theirs).pvalue > 1e-3
-    monkeypatch.setattr(tangent_rows, "_unpacked", without_scores)
-    assert stats.ks_2samp(growth(12, 3000, True), theirs).pvalue < 1e-6
-
-
 SPACE = lazy.Space(6, samples=2)
 X, LONGER = SPACE.normal(3), SPACE.normal(4)
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+test_what_is_refused = pytest.mark.quick(
+    refused(
         (lambda: lazy.jvp("x", X, X), "function must be a function of rows; got 'x'"),
         (lambda: lazy.jvp(lambda x: x, 1.0, X), "x must be rows of a lazy.Space; got 1.0"),
         (lambda: lazy.jvp(lambda x: x, X, LONGER), r"tangent must be rows of shape \(2, 3, 6\)"),
@@ -201,11 +170,8 @@ X, LONGER = SPACE.normal(3), SPACE.normal(4)
         (lambda: lazy.Layers(sa.ShapedAttention(0.5))(np.eye(2)), "x must be rows of a lazy.Space"),
         (lambda: lazy.Layers(sa.ShapedAttention(0.5), depth=0), "depth must be"),
         (lambda: lazy.Layers(sa.ShapedAttention(0.5, heads=2))(X), "rows of different spaces"),
-    ],
+    )
 )
-def test_what_is_refused(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 def test_rows_of_another_network_are_refused() -> None:

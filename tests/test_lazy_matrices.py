@@ -11,7 +11,6 @@ from shaped_attention import lazy
 from shaped_attention.numerics.draws import Draws
 from shaped_attention.numerics.operations.orthonormal import orthonormal
 from shaped_attention.rows.coordinates import inner
-from shaped_attention.rows.directions import directions
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
 from shaped_attention.rows.spaces import Frame, Open
@@ -36,25 +35,6 @@ def test_a_product_and_its_transpose_are_of_one_matrix():
             assert close(inner(twice, twice), inner(x @ w, x @ w), 1e-11)
 
 
-def test_frames_stay_orthonormal():
-    """Over a hundred products with rows that depend on earlier answers, some nearly equal."""
-    space = lazy.Space(4096, samples=2, seed=2)
-    w = lazy.Matrix(space, space, std=1 / 64)
-    x = space.normal(2)
-    x = torch.tensor([[1.0, 0.0], [1.0, 1e-7]], dtype=torch.float64) @ x
-    g = x
-    for step in range(50):
-        y, h = x @ w, g @ w.T
-        x, g = y + 1e-7 * x, h if step % 2 else h + g
-    for side in w._revealed:
-        p = side.directions.coordinates
-        product = p @ p.mT
-        # A few rows differ from the others by less than eps^(3/4): their directions are zero.
-        expected = torch.diag_embed(product.diagonal(dim1=1, dim2=2).round())
-        assert close(product, expected, 1e-12)
-        assert expected.sum() > 0.9 * expected.shape[0] * expected.shape[1]
-
-
 @pytest.mark.quick
 @pytest.mark.portability
 @pytest.mark.parametrize(("rest", "new"), [(1e-13, 0.0), (1e-10, 1.0)])
@@ -65,22 +45,6 @@ def test_what_rounding_leaves_is_no_direction(rest, new):
     assert there[:, 0].tolist() == [1.0, new]
     assert close(units[1], new * torch.eye(3, dtype=torch.float64)[2], 1e-5)
     assert close(lower @ units, rows[0], 1e-12)
-
-
-def test_projecting_once_is_not_enough():
-    """The control: rows that differ by 1e-7 and a known one."""
-    rng = np.random.default_rng(0)
-    known = torch.linalg.qr(torch.tensor(rng.standard_normal((1, 50, 3))))[0].mT
-    rows = known[:, :2] + 1e-7 * torch.tensor(rng.standard_normal((1, 2, 50)))
-    units = directions(rows, known).units
-    assert close(units @ known.mT, torch.zeros(1, 2, 3, dtype=torch.float64), 1e-14)
-    # Rows that are nearly equal enlarge what is left along the known ones.
-    row, other = torch.tensor(rng.standard_normal((2, 1, 1, 50)))
-    units = directions(torch.cat([row, row + 1e-7 * other], dim=1), known).units
-    assert close(units @ known.mT, torch.zeros(1, 2, 3, dtype=torch.float64), 1e-14)
-    rest = rows - rows @ known.mT @ known
-    once = rest / rest.norm(dim=-1, keepdim=True)
-    assert not close(once @ known.mT, torch.zeros(1, 2, 3, dtype=torch.float64), 1e-12)
 
 
 def test_equal_rows_stay_equal_and_zero_rows_zero():
@@ -246,11 +210,6 @@ def test_float32_and_its_pivots():
     w, x, g = lazy.Matrix(space, space), space.normal(3), space.normal(3)
     assert (x @ w).coordinates.dtype == torch.float32
     assert close((x @ w) @ g.mT, x @ (g @ w.T).mT, 1e-5)
-
-
-def test_a_matrix_shows_its_shape():
-    a, b = lazy.Space(4), lazy.Space(3)
-    assert repr(lazy.Matrix(a, b)) == "Matrix(4, 3)"
 
 
 def test_bad_input():

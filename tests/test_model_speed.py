@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import xarray as xr
 
 import shaped_attention as sa
-from shaped_attention.architectures import simulate
 from shaped_attention.architectures.configurations import read_config
 from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.steppers import blas
-from shaped_attention.samplers.steppers.blas import BlasStepper
-from shaped_attention.samplers.steppers.compiled import BlockStepper
+from tests.laws import threads
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 16,
@@ -43,23 +40,6 @@ def run(config: dict[str, Any], tokens: int = 16, **options: Any) -> xr.Dataset:
     return sa.simulate_model(config, tokens, **(arguments | options))
 
 
-@pytest.mark.parametrize(
-    ("hidden", "taken"), [(100, BlockStepper), (4000, BlasStepper)], ids=["small", "large"]
-)
-@pytest.mark.parametrize("samples", [1, 70])
-def test_the_numbers_of_a_layer_decide_on_the_executor(
-    hidden: int, taken: type, samples: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not the number of samples, since a sample does not depend on the others."""
-    seen: list[object] = []
-    inner = simulate.stepper_of
-    monkeypatch.setattr(simulate, "stepper_of", lambda *args: seen.append(inner(*args)) or seen[-1])
-    config = LLAMA | {"intermediate_size": hidden, "num_hidden_layers": 1}
-    config |= {"num_attention_heads": 2, "num_key_value_heads": 2}
-    run(config, 4 if hidden == 100 else 16, samples=samples, entropy=False)
-    assert {type(stepper) for stepper in seen} == {taken}
-
-
 @pytest.mark.parametrize("tokens", [5, pytest.param(16, marks=pytest.mark.portability), 130])
 def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Library routines against torch: states, entropies, final norm."""
@@ -75,22 +55,18 @@ def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("tokens", [pytest.param(16, marks=pytest.mark.portability), 300])
 def test_the_same_bits_for_all_chunks_and_threads(tokens: int) -> None:
     """One sample on several threads, several samples on one thread each, and both."""
-    threads = torch.get_num_threads()
     config = LLAMA if tokens == 16 else NARROW
-    try:
-        torch.set_num_threads(1)
+    with threads(1):
         alone = run(config, tokens, chunk=1)
         one = run(config, tokens, samples=1)
-        for number, chunk in ((1, 3), (2, 1), (3, 3), (2, None)):
-            torch.set_num_threads(number)
+    for number, chunk in ((1, 3), (2, 1), (3, 3), (2, None)):
+        with threads(number):
             found = run(config, tokens, chunk=chunk)
-            for name in ("V", "V_final", "attention_entropy"):
-                np.testing.assert_array_equal(found[name], alone[name])
-        torch.set_num_threads(4)
+        for name in ("V", "V_final", "attention_entropy"):
+            np.testing.assert_array_equal(found[name], alone[name])
+    with threads(4):
         np.testing.assert_array_equal(run(config, tokens, samples=1).V, one.V)
-        np.testing.assert_array_equal(alone.V[:, :1], one.V)
-    finally:
-        torch.set_num_threads(threads)
+    np.testing.assert_array_equal(alone.V[:, :1], one.V)
 
 
 def test_more_tokens_than_features_in_little_memory() -> None:
@@ -114,6 +90,6 @@ def test_an_error_on_one_thread_ends_the_others() -> None:
         if step.output == 1:
             raise ZeroDivisionError
 
-    for threads in (1, 2, 3):
+    for count in (1, 2, 3):
         with pytest.raises(ZeroDivisionError):
-            Team(threads).perform(steps, fail, lambda value: None)
+            Team(count).perform(steps, fail, lambda value: None)

@@ -13,6 +13,7 @@ import shaped_attention as sa
 from shaped_attention.blocks.parameters import at_depth
 from tests.example_linear import Linear
 from tests.laws import same_law
+from tests.refusals import refused
 
 SOFTMAX = sa.ShapedAttention(0.6, identity=False, centring=False, scaled_temperature=False)
 RELU = sa.ShapedMLP(0.6, 0.0, -(32**0.5))
@@ -174,74 +175,12 @@ def test_eps_is_added_to_the_mean_square(sampler, inner):
     np.testing.assert_allclose(v, np.stack([v0 * np.outer(scale, scale)] * 2), rtol=1e-12)
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
-def test_eps_before_a_branch_rescales_the_tokens(sampler, heads):
-    """For tokens of variance v, exactly: eps has the effect of the gain sqrt(v / (v + eps))."""
-    inner = sa.ShapedAttention(0.6, 0.5, heads=heads)
-    run = {"width": 8, "depth": 1, "samples": 20, "seed": 1}
-    found, known, without = (
-        sampler(block, V0, **run).V.values[-1]
-        for block in (
-            sa.Normalised(inner, eps=0.4),
-            sa.Normalised(inner, gain=(1.5 / 1.9) ** 0.5),
-            sa.Normalised(inner),
-        )
-    )
-    np.testing.assert_allclose(found, known, rtol=1e-11)
-    assert np.abs(found - without).max() > 1e-2
-
-
-@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
-def test_eps_of_the_output_of_a_branch(sampler):
-    """Exactly, with gain 1 and lambda = 0: V'_aa = gamma^2 Z_aa / (Z_aa + eps), Z without eps.
-
-    Z is the Gram matrix of the branch, here that of a step of weight 1 and the same numbers.
-    """
-    run = {"width": 8, "depth": 1, "samples": 20, "seed": 1}
-    z = sampler(sa.ShapedMLP(1.0, skip=0.0), V0, **run).V.values[-1]
-    scale = 0.5 / np.sqrt(np.diagonal(z, axis1=1, axis2=2) + 0.4)
-    for options in ({"eps": 0.4}, {"eps": 0.1, "branch_eps": 0.4}):
-        block = sa.Normalised(sa.ShapedMLP(0.5, skip=0.0), "branch", **options)
-        v = sampler(block, V0, **run).V.values[-1]
-        np.testing.assert_allclose(v, scale[:, :, None] * z * scale[:, None, :], rtol=1e-11)
-
-
-def test_the_two_eps_of_a_sandwich():
-    """With branch_eps = 0 the branch has mean square 1 exactly, whatever the eps before it is."""
-    block = sa.Normalised(sa.ShapedMLP(0.5, skip=0.0), "sandwich", eps=0.4, branch_eps=0.0)
-    for result in (network(block, samples=3), chain(block, samples=3)):
-        diagonal = np.diagonal(result.V.values[-1], axis1=1, axis2=2)
-        np.testing.assert_allclose(diagonal, 0.25, rtol=1e-12)
-
-
 def test_a_gain_that_changes_with_depth():
     """After a post-norm the variances are the squares of the gain of the last layer."""
     block = sa.Normalised(SOFTMAX, "after", gain=sa.Schedule([(0.0, 1.0), (1.0, 3.0)]))
     for result in (network(block, samples=3, depth=4), chain(block, samples=3, depth=4)):
         v = result.V.values[-1]
         np.testing.assert_allclose(np.diagonal(v, axis1=1, axis2=2), 2.5**2, rtol=1e-12)
-
-
-def test_layer_norm_is_near_rms_at_large_width():
-    """With the same weights their covariances differ by the squared means, of order 1/n."""
-    gaps = []
-    for width in (64, 1024):
-        weights = torch.Generator().manual_seed(1)
-        tokens = torch.randn(100, 3, width, generator=weights, dtype=torch.float64)
-        after = []
-        for norm in ("rms", "layer"):
-            weights.manual_seed(2)
-
-            def project(x, columns, name=None, head=0, weights=weights):
-                w = torch.randn(x.shape[-1], columns, generator=weights, dtype=torch.float64)
-                return x @ w
-
-            block = sa.Normalised(SOFTMAX, "after", norm)
-            x = block.forward(at_depth(block, 0.0), tokens, project)
-            after.append(x @ x.mT / width)
-        gaps.append(float((after[0] - after[1]).square().mean().sqrt()))
-    assert 0 < gaps[1] < 0.2 * gaps[0] < 0.02
 
 
 def test_a_token_that_is_zero_stays_zero():
@@ -253,54 +192,34 @@ def test_a_token_that_is_zero_stays_zero():
         np.testing.assert_allclose(v[1:, :, 0, 0], 1.0, rtol=1e-12)
 
 
-def test_results_run_again():
-    """A block inside a block is stored and comes back."""
-    layer = LAYERS["after, both"][0]
-    first = chain(layer, samples=20)
-    assert sa.layer_of(first) == layer
-    np.testing.assert_array_equal(sa.rerun(first).V, first.V)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: sa.Normalised(sa.Parallel(RELU, sa.ShapedMLP(0.2)), "branch"),
-            "place must be 'before' or 'after' for parallel branches",
-        ),
-        (lambda: sa.Normalised(sa.Normalised(RELU)), "a single block that is not normalised"),
-        (
-            lambda: sa.Normalised(RELU, "befor"),
-            r"^place must be one of before, after, sandwich, branch; got 'befor' \(did you mean "
-            r"'before'\?\)$",
-        ),
-        (
-            lambda: sa.Normalised(RELU, norm="layers"),
-            r"^norm must be one of rms, layer; got 'layers' \(did you mean 'layer'\?\)$",
-        ),
-        (lambda: sa.Normalised(RELU, eps=-1e-6), r"^eps must be finite and >= 0; got -1e-06$"),
-        (
-            lambda: sa.Normalised(RELU, branch_eps=0.1),
-            r"^branch_eps must be None if place='before', which .*; got 0.1$",
-        ),
-        (lambda: sa.Normalised(RELU, eps=np.inf), r"^eps must be finite and >= 0; got inf$"),
-        (lambda: sa.Normalised(RELU, gain=np.nan), r"^gain must be a finite number; got nan$"),
-        (lambda: chain(sa.Normalised(Sum(0.5))), "has no chain: a sum is not described"),
-        (lambda: sa.drift(sa.Normalised(SOFTMAX), V0), "has no limit: its inner block has none"),
-        (
-            lambda: sa.drift(sa.Normalised(RELU, eps=1e-5), V0),
-            "limit: with eps=1e-05 its variances",
-        ),
-        (
-            lambda: sa.drift(sa.Normalised(RELU, "branch", branch_eps=0.1), V0),
-            "limit: with branch_eps=0.1 its variances",
-        ),
-        (
-            lambda: sa.drift(sa.Normalised(RELU, gain=2.0), V0),
-            "limit: with gain=2.0 its variances",
-        ),
-    ],
+test_what_is_refused = refused(
+    (
+        lambda: sa.Normalised(sa.Parallel(RELU, sa.ShapedMLP(0.2)), "branch"),
+        "place must be 'before' or 'after' for parallel branches",
+    ),
+    (lambda: sa.Normalised(sa.Normalised(RELU)), "a single block that is not normalised"),
+    (
+        lambda: sa.Normalised(RELU, "befor"),
+        r"^place must be one of before, after, sandwich, branch; got 'befor' \(did you mean "
+        r"'before'\?\)$",
+    ),
+    (
+        lambda: sa.Normalised(RELU, norm="layers"),
+        r"^norm must be one of rms, layer; got 'layers' \(did you mean 'layer'\?\)$",
+    ),
+    (lambda: sa.Normalised(RELU, eps=-1e-6), r"^eps must be finite and >= 0; got -1e-06$"),
+    (
+        lambda: sa.Normalised(RELU, branch_eps=0.1),
+        r"^branch_eps must be None if place='before', which .*; got 0.1$",
+    ),
+    (lambda: sa.Normalised(RELU, eps=np.inf), r"^eps must be finite and >= 0; got inf$"),
+    (lambda: sa.Normalised(RELU, gain=np.nan), r"^gain must be a finite number; got nan$"),
+    (lambda: chain(sa.Normalised(Sum(0.5))), "has no chain: a sum is not described"),
+    (lambda: sa.drift(sa.Normalised(SOFTMAX), V0), "has no limit: its inner block has none"),
+    (lambda: sa.drift(sa.Normalised(RELU, eps=1e-5), V0), "limit: with eps=1e-05 its variances"),
+    (
+        lambda: sa.drift(sa.Normalised(RELU, "branch", branch_eps=0.1), V0),
+        "limit: with branch_eps=0.1 its variances",
+    ),
+    (lambda: sa.drift(sa.Normalised(RELU, gain=2.0), V0), "limit: with gain=2.0 its variances"),
 )
-def test_what_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

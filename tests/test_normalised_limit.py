@@ -150,7 +150,7 @@ def test_a_step_has_the_moments_of_drift_and_diffusion(name):
     [
         FULL,
         ShapedAttention(0.6, 0.5, query_bias=0.7, mask="causal"),
-        ShapedAttention(0.6, 0.5, rope=[1.0, 0.2], rope_share=0.5),
+        ShapedAttention(0.6, 0.5, rope=sa.Rope(angles=[1.0, 0.2], share=0.5)),
         ShapedAttention(0.6, 0.5, position_bias=[[0, 1, 0], [1, 0, 0], [0, 0, 2.0]], qk_norm=True),
         sa.Parallel(ShapedAttention(0.4, 0.5), ShapedAttention(0.4, 0.3, mask="causal")),
     ],

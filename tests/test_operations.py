@@ -14,7 +14,7 @@ from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.operations.entrywise import sign
 from shaped_attention.numerics.operations.orthonormal import orthonormal
-from shaped_attention.numerics.operations.registry import OPERATIONS, operation
+from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.program import Program, assemble
 from tests.emitted import run_alone, run_program
 from tests.test_forward import by_graph
@@ -171,15 +171,6 @@ def test_what_is_not_a_number_is_no_correlation() -> None:
 
 
 @pytest.mark.quick
-def test_a_constant_is_a_copy() -> None:
-    graph, buffer = Graph(), np.ones((1, 1))
-    first = graph.constant(buffer)
-    buffer[0, 0] = 2.0
-    assert graph.constant(buffer).node is not first.node
-    assert first.node.data == 1.0
-
-
-@pytest.mark.quick
 def test_shapes_that_do_not_fit() -> None:
     """A program would read beyond the matrices."""
     x = Graph().node("input", (), (3, 5))
@@ -200,14 +191,3 @@ def test_shapes_that_do_not_fit() -> None:
 def test_every_operation_has_a_row() -> None:
     kinds = {node.kind for name in ROWS for node in traced(name).nodes}
     assert kinds - {"input", "constant"} == OPERATIONS.keys() - RANDOM
-
-
-def test_a_missing_face_is_an_error() -> None:
-    """When it is registered, that is when its file is imported."""
-    with pytest.raises(TypeError, match="growth"):
-        operation("cube", entry=np.power)
-    with pytest.raises(TypeError, match="one emission"):
-        operation("cube", growth=max)
-    with pytest.raises(TypeError, match="registered twice"):
-        operation("softmax", entry=np.power, growth=max)
-    assert "cube" not in OPERATIONS

@@ -98,19 +98,6 @@ def test_an_activation_that_changes_with_depth() -> None:
     assert_same_paths(fast, slow)
 
 
-def test_transposes_of_triangles_and_of_matrices_that_are_not_square() -> None:
-    """L^T B in all sizes of blocks, where the zeros of L are skipped, and A^T by itself."""
-    rng, graph = np.random.default_rng(1), Graph()
-    triangle = np.tril(rng.normal(size=(2, 11, 11)))
-    other, wide = rng.normal(size=(2, 11, 19)), rng.normal(size=(2, 3, 7))
-    x = graph.node("input", (), (11, 11), lower=True)
-    y, z = graph.node("input", (), (11, 19)), graph.node("input", (), (3, 7))
-    program = assemble(graph, [x, y, z], [x.mT @ y, z.mT])
-    product, turned = run_alone(program, triangle, other, wide)
-    np.testing.assert_allclose(product, triangle.mT @ other, rtol=0.0, atol=1e-13)
-    np.testing.assert_array_equal(turned, wide.mT)
-
-
 @pytest.mark.parametrize("tokens", [3, 100])
 def test_a_result_may_be_a_constant_or_there_twice(tokens: int) -> None:
     states, graph = np.random.default_rng(2).normal(size=(3, tokens, tokens)), Graph()
@@ -121,14 +108,6 @@ def test_a_result_may_be_a_constant_or_there_twice(tokens: int) -> None:
         run_alone(program, states), ([entries] * 3, 2.0 * states, 2.0 * states), strict=True
     ):
         np.testing.assert_array_equal(result, expected, strict=True)
-
-
-def test_explosions_stop() -> None:
-    """A path that leaves the radius keeps its last state and time, as in torch."""
-    layer = sa.ShapedMLP(5.0, skip=5.0)
-    fast, slow = both_of(layer, sa.equicorrelated(5, 0.2), 40, 9)
-    assert_same_paths(fast, slow)
-    assert np.isfinite(fast.stopping_times()).all()
 
 
 @pytest.mark.portability

@@ -34,11 +34,6 @@ def leaves(group, words=()):
 
 
 COMMANDS = list(leaves(main))
-SLOW = {
-    *("paper 1-right", "paper 2", "paper 4", "paper eigenvalues"),
-    *("paper ingredients", "paper tokens", "stopping"),
-}
-"""Commands that draw for four seconds or more: only their options are in the quick suite."""
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +57,8 @@ def test_a_function_takes_its_arguments(name, arguments):
         function(**given)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in SLOW else pytest.param(name, marks=pytest.mark.quick) for name in COMMANDS],
-)
+@pytest.mark.quick
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_does_its_work(name, tmp_path):
     """And leaves a figure, a file or a line."""
     for words in command_lines(tmp_path)[name]:

@@ -160,12 +160,3 @@ def test_number_of_threads_is_the_one_asked_for(setting, code, threads):
     done = subprocess.run([sys.executable, "-c", code], env=kept | setting,
                           capture_output=True, text=True, timeout=60, check=True)  # fmt: skip
     assert int(done.stdout) == threads
-
-
-def test_nothing_is_a_tensor_before_torch_is_loaded():
-    code = (
-        "import sys\nfrom shaped_attention.libraries import Tensor, torch\n"
-        "assert not isinstance(1.0, Tensor) and 'torch' not in sys.modules\n"
-        "assert isinstance(torch.ones(1), Tensor) and not isinstance(1.0, Tensor)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)

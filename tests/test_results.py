@@ -13,7 +13,7 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention import ShapedAttention, ShapedMLP, equicorrelated
 from shaped_attention.results import provenance
-from tests.user_block import Linear
+from tests.example_linear import Linear
 
 V0 = equicorrelated(3, 0.2, 1.3)
 SEES = np.array([[True, False, True], [True, True, False], [False, True, True]])

@@ -22,7 +22,7 @@ from shaped_attention.numerics import named_numbers
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.steppers.compiled import BlockStepper
-from tests.laws import final, same_law
+from tests.laws import final, same_law, threads
 
 LAYER = [ShapedAttention(0.5, 0.7), ShapedMLP(0.4)]
 MASKED = ShapedAttention(0.5, 0.7, mask="causal")
@@ -61,12 +61,8 @@ def test_chunks_and_threads_do_not_change_a_result(sampler, layer, dtype):
     for chunk in (1, 33, 1000):
         np.testing.assert_array_equal(sampler(layer, dtype=dtype, chunk=chunk).V, reference.V)
     np.testing.assert_array_equal(sampler(layer, dtype=dtype, memory=1000).V, reference.V)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
+    with threads(1):
         np.testing.assert_array_equal(sampler(layer, dtype=dtype).V, reference.V)
-    finally:
-        torch.set_num_threads(threads)
 
 
 NETWORKS = {
@@ -86,20 +82,16 @@ NETWORKS = {
 def test_networks_do_not_depend_on_those_beside_them(name, width, dtype):
     """Sums of torch and of its BLAS depend on the shape of a batch, at some of these widths."""
     options = {"width": width, "depth": 2, "seed": 3, "dtype": dtype, "progress": False}
-    layer, v0, threads = NETWORKS[name], equicorrelated(5, 0.2), torch.get_num_threads()
+    layer, v0 = NETWORKS[name], equicorrelated(5, 0.2)
     whole = simulate_network(layer, v0, samples=9, **options)
     for samples, chunk in ((1, 1), (2, 1), (9, 1), (9, 4), (5, 5)):
         other = simulate_network(layer, v0, samples=samples, chunk=chunk, **options)
         np.testing.assert_array_equal(other.V, whole.V[:, :samples])
-    try:
-        for number in (1, 3):
-            torch.set_num_threads(number)
-            np.testing.assert_array_equal(
-                simulate_network(layer, v0, samples=9, **options).V, whole.V
-            )
+    for number in (1, 3):
+        with threads(number):
+            again = simulate_network(layer, v0, samples=9, **options)
             assert torch.get_num_threads() == number
-    finally:
-        torch.set_num_threads(threads)
+        np.testing.assert_array_equal(again.V, whole.V)
 
 
 @pytest.mark.portability
@@ -112,10 +104,10 @@ def test_weights_are_those_of_their_addresses(rows, fan_in, columns, dtype, monk
     key, samples = stream_key(1, "network"), torch.arange(5, 8)
     x = np.random.default_rng(0).normal(size=(3, rows, fan_in)).astype(dtype)
     out, shared = (
-        network_module.WeightProduct(Draws(key, samples, 7, 2), Team(threads))(
+        network_module.WeightProduct(Draws(key, samples, 7, 2), Team(count))(
             torch.from_numpy(x), columns
         ).numpy()
-        for threads in (1, 3)
+        for count in (1, 3)
     )
     np.testing.assert_array_equal(out, shared)
     numbers = Draws(key, samples, 7, compiled=False).normals_at(2, 0, columns * fan_in).numpy()

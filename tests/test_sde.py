@@ -156,25 +156,6 @@ def test_weak_order_one():
         assert abs(a) > 1.6 * abs(b)
 
 
-def test_flow_of_the_mlp_is_first_order():
-    """Iterated to T = 1 its error halves with the step; the exact flow would have none.
-
-    The extrapolated value is exact to the square of its step, 1 % of the finer error.
-    """
-    block, v0 = ShapedMLP(1.0, 0.0, -2.0), torch.tensor(V0[None])
-
-    def flown(steps):
-        root = torch.linalg.cholesky(v0)
-        for _ in range(steps):
-            root = flowed([(block.limit, at_depth(block, 0.0))], root, 1.0 / steps)
-        return root @ root.mT
-
-    exact = 2 * flown(512) - flown(256)
-    coarse, fine = (float((flown(n) - exact).abs().max()) for n in (32, 64))
-    assert coarse > 1e-3
-    assert coarse / fine == pytest.approx(2.0, rel=0.1)
-
-
 class GivenNumbers(Numbers):
     """Increments (paths, count), in the order in which they are drawn."""
 

@@ -7,8 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.stats import beta as beta_law
 from scipy.stats import kstest
@@ -24,6 +22,7 @@ from shaped_attention.sphere import (
 )
 from shaped_attention.sphere.integrate import integrate_flow
 from shaped_attention.sphere.theory import equiangular_cosine, equiangular_field, meeting_time
+from tests.refusals import refused
 
 KINDS = {
     "SA": {},
@@ -65,23 +64,12 @@ def direct_gram(x, attention, time, method="DOP853"):
 def test_gram_flow_is_the_token_flow(kind, dimension):
     """To 1e-6 for d < N, d = N and d > N; another beta is further away than 1e-3."""
     x = tokens(5, dimension)
-    for beta in (0.0, 1.0, 4.0):
+    for beta in (-3.0, 0.0, 4.0):
         attention = SphereAttention(beta, **KINDS[kind])
         found = sphere_flow(attention, given_start(x), [0.5], tolerance=1e-8)["V"].values[0, 0]
         np.testing.assert_allclose(found, direct_gram(x, attention, 0.5), atol=1e-6)
     other = direct_gram(x, SphereAttention(3.0, **KINDS[kind]), 0.5)
     assert np.abs(found - other).max() > 1e-3
-
-
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(
-    st.integers(1, 8), st.integers(1, 10), st.floats(-6.0, 9.0), st.booleans(), st.integers(0, 99)
-)
-def test_gram_flow_is_the_token_flow_for_any_number_dimension_and_beta(n, d, beta, causal, seed):
-    """SA from drawn starts, also for one token, on the line, and with negative beta; to 1e-6."""
-    x, attention = tokens(n, d, seed), SphereAttention(beta, causal=causal)
-    found = sphere_flow(attention, given_start(x), [0.4], tolerance=1e-8)["V"].values[0, 0]
-    np.testing.assert_allclose(found, direct_gram(x, attention, 0.4), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -280,31 +268,22 @@ def flow(attention=SphereAttention(1.0), times=(1.0,), start=None, **options):  
     return sphere_flow(attention, uniform_start(2, 2) if start is None else start, times, **options)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: SphereAttention(math.nan), "beta must be a finite number; got nan"),
-        (lambda: SphereAttention(1e4), r"beta must be in \[-600, 600\].*; got 10000.0"),
-        (
-            lambda: SphereAttention(1.0, normalised=1),
-            "normalised must be True or False; got 1",
-        ),
-        (lambda: equiangular_start(3, -0.6), r"cosine must be in \[-0.5, 1\] .*; got -0.6"),
-        (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "zero vector"),
-        (lambda: given_start([[1.0, 0.0], [0.0, 2.0]]), "tokens must be unit .* from 1 to 2"),
-        (lambda: given_start([[math.nan, 0.0]]), "tokens must be finite"),
-        (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start must be a cosine above .*; got 0.95"),
-        (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times must be increasing"),
-        (lambda: equiangular_cosine([0.0], 2, 301.0), r"beta must be in \[-300, 300\]"),
-        (lambda: flow(times=[]), "times must be a non-empty list of finite numbers"),
-        (lambda: flow(start=np.eye(2)), r"start must be .*given_start\(tokens\); got ndarray"),
-        (lambda: flow(start=2 * uniform_start(2, 2)), "not of norm 1"),
-        (lambda: flow(keep="rho"), "keep must be \"V\" or a function of .*; got 'rho'"),
-        (lambda: flow(keep=lambda v: 3.0), "keep must return a tensor .* returned float"),
-        (lambda: flow(tolerance=1e-15), "tolerance must be at least 1e-12"),
-        (lambda: flow(betas=2.0), "betas.* list of numbers.*2.0"),
-    ],
+test_bad_input = refused(
+    (lambda: SphereAttention(math.nan), "beta must be a finite number; got nan"),
+    (lambda: SphereAttention(1e4), r"beta must be in \[-600, 600\].*; got 10000.0"),
+    (lambda: SphereAttention(1.0, normalised=1), "normalised must be True or False; got 1"),
+    (lambda: equiangular_start(3, -0.6), r"cosine must be in \[-0.5, 1\] .*; got -0.6"),
+    (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "zero vector"),
+    (lambda: given_start([[1.0, 0.0], [0.0, 2.0]]), "tokens must be unit .* from 1 to 2"),
+    (lambda: given_start([[math.nan, 0.0]]), "tokens must be finite"),
+    (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start must be a cosine above .*; got 0.95"),
+    (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times must be increasing"),
+    (lambda: equiangular_cosine([0.0], 2, 301.0), r"beta must be in \[-300, 300\]"),
+    (lambda: flow(times=[]), "times must be a non-empty list of finite numbers"),
+    (lambda: flow(start=np.eye(2)), r"start must be .*given_start\(tokens\); got ndarray"),
+    (lambda: flow(start=2 * uniform_start(2, 2)), "not of norm 1"),
+    (lambda: flow(keep="rho"), "keep must be \"V\" or a function of .*; got 'rho'"),
+    (lambda: flow(keep=lambda v: 3.0), "keep must return a tensor .* returned float"),
+    (lambda: flow(tolerance=1e-15), "tolerance must be at least 1e-12"),
+    (lambda: flow(betas=2.0), "betas.* list of numbers.*2.0"),
 )
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

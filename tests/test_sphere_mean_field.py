@@ -19,6 +19,7 @@ from shaped_attention.sphere import (
 from shaped_attention.sphere.mean_field import cell_averages, cell_centres
 from shaped_attention.sphere.theory import mode_growth
 from shaped_attention.statistics.rates import fitted_rate
+from tests.refusals import refused
 from tests.sphere_tokens import (
     angle_field,
     drawn_angles,
@@ -183,32 +184,10 @@ def test_tokens_approach_the_mean_field_as_the_root_of_their_number(normalised):
     assert away[1] > 1.4 * distance[2]
 
 
-KINDS = {
-    "SA": {},
-    "USA": {"normalised": False},
-    "repulsion": {"repulsion": True},
-    "causal": {"causal": True},
-}
-
-
 def some_angles(n, seed=0, samples=None):
     return np.random.default_rng(seed).uniform(
         -math.pi, math.pi, n if not samples else (samples, n)
     )
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("beta", [0.0, 0.7, 5.0, -2.0])
-def test_the_field_of_angles_is_that_of_tokens_in_the_plane(kind, beta):
-    """dx_i/dt = (-sin a_i, cos a_i) da_i/dt to 1e-13 of the largest speed; half of it is not."""
-    attention = SphereAttention(beta, **KINDS[kind])
-    a = torch.from_numpy(some_angles(9, samples=3))
-    speed = angle_field(attention, a)
-    tangent = torch.stack([-torch.sin(a), torch.cos(a)], dim=-1)
-    found = attention.field(tokens_of(a))
-    scale = float(speed.abs().max())
-    torch.testing.assert_close(speed[..., None] * tangent, found, atol=1e-13 * scale, rtol=0)
-    assert float((0.5 * speed[..., None] * tangent - found).abs().max()) > 0.1 * scale
 
 
 def test_angles_and_tokens_are_inverse_to_each_other():
@@ -222,6 +201,9 @@ def test_angles_and_tokens_are_inverse_to_each_other():
     assert error(tokens_of(a + 4.0 * math.pi)) < 1e-13
     assert error(tokens_of(a).flip(-1)) > 1.0
     assert error(tokens_of(a + math.pi)) > 1.0
+    tokens = tokens_of(a.numpy())
+    assert isinstance(tokens, np.ndarray)
+    np.testing.assert_allclose(angles_of(tokens), a, atol=1e-14)
 
 
 def test_at_beta_zero_it_is_the_model_of_kuramoto():
@@ -236,21 +218,15 @@ def test_at_beta_zero_it_is_the_model_of_kuramoto():
         assert float((other - known).abs().max()) > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: angles_of(torch.zeros(3, 3)), r"tokens must be of shape .*; got \(3, 3\)"),
-        (lambda: mean_field(1.0, two_bumps, [1.0], cells=7), "cells must be an integer >= 8"),
-        (lambda: mean_field(1.0, np.ones(7) / TURN, [1.0]), r"density must be .*; got \(7,\)"),
-        (lambda: mean_field(1.0, np.ones(8), [1.0]), "density must have mass 1, .* 6.28318531"),
-        (lambda: mean_field(1.0, np.zeros(8), [1.0], rescale=True), "density must have mass 1"),
-        (lambda: mean_field(1.0, np.sin, [1.0]), "density must be >= 0"),
-        (lambda: mean_field(1.0, np.sum, [1.0]), r"density must return .* shape \(\)"),
-    ],
+test_bad_input = refused(
+    (lambda: angles_of(torch.zeros(3, 3)), r"tokens must be of shape .*; got \(3, 3\)"),
+    (lambda: mean_field(1.0, two_bumps, [1.0], cells=7), "cells must be an integer >= 8"),
+    (lambda: mean_field(1.0, np.ones(7) / TURN, [1.0]), r"density must be .*; got \(7,\)"),
+    (lambda: mean_field(1.0, np.ones(8), [1.0]), "density must have mass 1, .* 6.28318531"),
+    (lambda: mean_field(1.0, np.zeros(8), [1.0], rescale=True), "density must have mass 1"),
+    (lambda: mean_field(1.0, np.sin, [1.0]), "density must be >= 0"),
+    (lambda: mean_field(1.0, np.sum, [1.0]), r"density must return .* shape \(\)"),
 )
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 def test_a_flow_that_is_too_fast_says_so():

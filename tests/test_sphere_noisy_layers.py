@@ -222,16 +222,6 @@ def test_bad_input_is_named(name, value):
             sphere_network(SphereAttention(1.0), **arguments)
 
 
-def test_bad_input_of_the_drift_is_named():
-    """The same, for matrices that are no correlations."""
-    attention = SphereAttention(1.0)
-    for v in (torch.ones(2, 3), 2.0 * torch.eye(3).double()):
-        with pytest.raises(ValueError, match=r"^gram "):
-            attention.gram_field(v, 1.0, 3)
-    with pytest.raises(ValueError, match=r"^sigma"):
-        attention.gram_field(GRAM, -1.0, 3)
-
-
 def test_in_high_dimension_the_noise_is_its_drift():
     """d = 10^8: to O(h) the chain solves dV/dt = drift, extrapolated to 3e-4; not without sigma.
 

@@ -89,19 +89,6 @@ def test_results_with_lengths_can_be_run_again():
     np.testing.assert_allclose((kept["tokens"] ** 2).sum("feature"), kept["kept"], rtol=1e-14)
 
 
-@pytest.mark.parametrize("normalise", ["both", 1.0, True, "ngpt"])
-def test_unknown_places_are_refused(normalise):
-    start, attention = uniform_start(3, 3), SphereAttention(1.0)
-    for run in (
-        lambda: sphere_flow(attention, start, [1.0], normalise=normalise),
-        lambda: sphere_network(attention, start, 0.1, 2, normalise=normalise),
-    ):
-        with pytest.raises(ValueError, match=r"normalise must be ('after', 'before'|a string)"):
-            run()
-    with pytest.raises(ValueError, match="sigma must be 0 unless"):
-        sphere_network(attention, start, 0.1, 2, sigma=1.0, normalise="before")
-
-
 @pytest.mark.parametrize("cosine", [5.0, np.nan, -0.6])
 def test_the_field_of_no_cosine_is_refused(cosine):
     with pytest.raises(ValueError, match=r"^cosine must be "):

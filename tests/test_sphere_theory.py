@@ -16,6 +16,7 @@ from shaped_attention.sphere.theory import (
     final_rate,
     meeting_time,
 )
+from tests.refusals import refused
 from tests.sphere_tokens import dirac_energy, many_token_cosine, polygon_energy, uniform_energy
 
 
@@ -165,19 +166,10 @@ def test_extreme_energies_are_those_of_gram_matrices():
             assert uniform_energy(beta, 2) < known < dirac_energy(beta)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: equiangular_cosine([0.0], 2, 1.0, 1.1), "start must be a cosine in .*; got 1.1"),
-        (
-            lambda: equiangular_cosine([-1.0], 2, 1.0),
-            "times must be increasing finite numbers >= 0",
-        ),
-        (lambda: equiangular_cosine([math.inf], 2, 1.0), "times must be increasing finite numbers"),
-        (lambda: final_rate(1, 1.0), "tokens must be an integer >= 2; got 1"),
-        (lambda: final_rate(2, math.inf), "beta must be a finite number; got inf"),
-    ],
+test_bad_input = refused(
+    (lambda: equiangular_cosine([0.0], 2, 1.0, 1.1), "start must be a cosine in .*; got 1.1"),
+    (lambda: equiangular_cosine([-1.0], 2, 1.0), "times must be increasing finite numbers >= 0"),
+    (lambda: equiangular_cosine([math.inf], 2, 1.0), "times must be increasing finite numbers"),
+    (lambda: final_rate(1, 1.0), "tokens must be an integer >= 2; got 1"),
+    (lambda: final_rate(2, math.inf), "beta must be a finite number; got inf"),
 )
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

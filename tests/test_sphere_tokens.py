@@ -16,6 +16,7 @@ from shaped_attention.sphere import (
     sphere_flow,
     sphere_network,
 )
+from tests.refusals import refused
 from tests.sphere_tokens import (
     direct_tokens,
     gradient_gap,
@@ -210,35 +211,33 @@ def flow(attention, start=START):
     return sphere_flow(attention, start, [1.0])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: TokenAttention(1.0, torch.ones(2)), r"query must be of shape .*; got \(2,\)"),
-        (lambda: TokenAttention(1.0, torch.full((2, 2), math.inf)), "query must be finite"),
-        (lambda: TokenAttention(1.0, value=torch.ones(1, 2)), "value must be square; got"),
-        (lambda: TokenAttention(1.0, torch.ones(1, 2), SQUARE), "query must be .* rows as key"),
-        (
-            lambda: TokenAttention(1.0, torch.ones(2, 2, 2), torch.ones(3, 2, 2)),
-            "equal numbers of samples",
-        ),
-        (lambda: TokenAttention(1.0, torch.ones(1, 2)), "query must be square, because key is"),
-        (lambda: TokenAttention(1.0, mlp=3), r"mlp must be a function of tokens; got 3"),
-        (lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:1])), "mlp must keep the shape"),
-        (lambda: flow(TokenAttention(1.0, torch.eye(3))), "query must have shape .*reduced=False"),
-        (lambda: check(value=lambda t: torch.ones(1, 2)), r"value must be square; got \(1, 1, 1"),
-        (lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)), "query must be .* as key"),
-        (lambda: check(value=lambda t: torch.ones(3, 1, 2, 2)), r"\(1 or 2, H, k, 2\)"),
-        (lambda: check(value=lambda t: 3.0), "value must be a tensor; got 3.0"),
-        (
-            lambda: sphere_network(SphereAttention(1.0), START, 1.0, 1, normalise="x"),
-            "normalise must be 'after', 'before' or None; got 'x'",
-        ),
-        (
-            lambda: sphere_network(TokenAttention(1.0), START, 1.0, 1, sigma=0.1),
-            "sigma must be 0 unless attention is a SphereAttention",
-        ),
-    ],
+test_bad_input = refused(
+    (lambda: TokenAttention(1.0, torch.ones(2)), r"query must be of shape .*; got \(2,\)"),
+    (lambda: TokenAttention(1.0, torch.full((2, 2), math.inf)), "query must be finite"),
+    (lambda: TokenAttention(1.0, value=torch.ones(1, 2)), "value must be square; got"),
+    (lambda: TokenAttention(1.0, torch.ones(1, 2), SQUARE), "query must be .* rows as key"),
+    (
+        lambda: TokenAttention(1.0, torch.ones(2, 2, 2), torch.ones(3, 2, 2)),
+        "equal numbers of samples",
+    ),
+    (lambda: TokenAttention(1.0, torch.ones(1, 2)), "query must be square, because key is"),
+    (lambda: TokenAttention(1.0, mlp=3), r"mlp must be a function of tokens; got 3"),
+    (lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:1])), "mlp must keep the shape"),
+    (lambda: flow(TokenAttention(1.0, torch.eye(3))), "query must have shape .*reduced=False"),
+    (lambda: check(value=lambda t: torch.ones(1, 2)), r"value must be square; got \(1, 1, 1"),
+    (lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)), "query must be .* as key"),
+    (lambda: check(value=lambda t: torch.ones(3, 1, 2, 2)), r"\(1 or 2, H, k, 2\)"),
+    (lambda: check(value=lambda t: 3.0), "value must be a tensor; got 3.0"),
+    (
+        lambda: sphere_network(SphereAttention(1.0), START, 1.0, 1, normalise="x"),
+        "normalise must be 'after', 'before' or None; got 'x'",
+    ),
+    (
+        lambda: sphere_flow(SphereAttention(1.0), START, [1.0], normalise="ngpt"),
+        "normalise must be 'after', 'before' or None; got 'ngpt'",
+    ),
+    (
+        lambda: sphere_network(TokenAttention(1.0), START, 1.0, 1, sigma=0.1),
+        "sigma must be 0 unless attention is a SphereAttention",
+    ),
 )
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

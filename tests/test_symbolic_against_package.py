@@ -15,6 +15,12 @@ from sympy import Expr, Matrix, exp
 
 import shaped_attention as sa
 import symbolic as sy
+from symbolic.activations import GatedMLP, SmoothMLP
+
+SIGMOID = 1.0 / (1.0 + np.exp(-0.5))
+BEND = SIGMOID * (1.0 - SIGMOID)
+SILU = 0.5 * SIGMOID, SIGMOID + 0.5 * BEND, 2.0 * BEND + 0.5 * BEND * (1.0 - 2.0 * SIGMOID)
+"""The function and two derivatives at 1/2."""
 
 PAIRS: list[tuple[Any, Any, dict[str, float]]] = [
     (sa.ShapedAttention(gamma=0.6, tau0=0.7), sy.ShapedAttention(), {"gamma": 0.6, "tau_0": 0.7}),
@@ -42,6 +48,21 @@ PAIRS: list[tuple[Any, Any, dict[str, float]]] = [
         [sa.ShapedAttention(gamma=0.6, tau0=0.7), sa.ShapedMLP(gamma=0.6, c_plus=0.3)],
         [sy.ShapedAttention(), sy.ShapedMLP()],
         {"gamma": 0.6, "tau_0": 0.7, "c_plus": 0.3, "c_minus": -1.0},
+    ),
+    (
+        sa.ShapedMLP(0.6, activation="tanh", scale=0.7),
+        SmoothMLP(),
+        {"gamma": 0.6, "a": 0.7, "p_2": 0.0, "p_3": -2.0},
+    ),
+    (
+        sa.ShapedMLP(0.6, activation="silu", scale=0.7),
+        SmoothMLP(),
+        {"gamma": 0.6, "a": 0.7, "p_2": 1.0, "p_3": 0.0},
+    ),
+    (
+        sa.ShapedMLP(0.6, activation="silu", gated=True, scale=0.7, gate_bias=0.5),
+        GatedMLP(),
+        {"gamma": 0.6, "a": 0.7, "r_1": SILU[1] / SILU[0], "r_2": SILU[2] / SILU[0]},
     ),
 ]
 

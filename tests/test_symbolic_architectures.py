@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,13 @@ import pytest
 from sympy import Matrix, Rational, expand
 
 import symbolic as sy
-from symbolic.activations import GatedMLP, SmoothMLP
+from symbolic.activations import SmoothMLP
 from symbolic.claims import (
     CLAIMS,
     Verdict,
     activations,
     centres,
     groups,
-    judge,
     post_norm,
     pre_norm,
     qk_norm,
@@ -26,12 +24,9 @@ from symbolic.claims import (
 )
 from symbolic.closed_forms import closed_form_in_words
 from symbolic.limit import derive
+from tests.ledger import turned
 
 OF_ARCHITECTURES = (activations, centres, groups, post_norm, pre_norm, qk_norm, rotary, sandwich)
-
-
-def named(key: str) -> Any:
-    return next(claim for claim in CLAIMS if claim.key == key)
 
 
 @pytest.mark.parametrize("module", OF_ARCHITECTURES, ids=lambda module: module.__name__)
@@ -87,13 +82,14 @@ def test_words_name_the_centre() -> None:
     assert "w = centre" in words
 
 
-@pytest.mark.parametrize("wrong", ["transported", "second_mean"])
-def test_a_wrong_moment_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "key"), [("transported", "centre-moments"), ("second_mean", "centre-limit")]
+)
+def test_a_wrong_moment_is_seen(wrong: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the stated matrix doubled."""
     right = getattr(centres, wrong)
     monkeypatch.setattr(centres, wrong, lambda *arguments: 2 * right(*arguments))
-    assert judge(named("centre-moments")).changed
-    assert judge(named("centre-limit")).changed
+    assert turned(key)
 
 
 def test_rotations_without_an_angle_change_nothing() -> None:
@@ -116,20 +112,7 @@ def test_a_rotation_by_position_is_needed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         rotary, "multiple", lambda c, s, count, one: right(c, s, min(count, 1), one)
     )
-    assert judge(named("rotary-scores")).changed
-
-
-def test_the_kernel_of_unit_vectors() -> None:
-    """rho_3(1/2) by its series against 10^6 pairs: within 4 standard errors, and 1/2 is not."""
-    rng = np.random.default_rng(0)
-    u, other = rng.standard_normal((2, 10**6, 3))
-    v = u / 2 + other * 0.75**0.5
-    cosines = (u * v).sum(axis=1) / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1)
-    terms = (qk_norm.stated_coefficient(j).subs(qk_norm.D, 3) / 2 ** (2 * j + 1) for j in range(20))
-    stated = float(sum(terms))
-    error = cosines.std() / 1000
-    assert abs(cosines.mean() - stated) < 4 * error
-    assert abs(cosines.mean() - 0.5) > 20 * error
+    assert turned("rotary-scores")
 
 
 def test_a_wrong_kernel_of_unit_vectors_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +123,7 @@ def test_a_wrong_kernel_of_unit_vectors_is_seen(monkeypatch: pytest.MonkeyPatch)
         return right(j) * (1 + 2 * j / qk_norm.D)
 
     monkeypatch.setattr(qk_norm, "stated_coefficient", wrong)
-    assert judge(named("qk-norm-kernel")).changed
+    assert turned("qk-norm-kernel")
 
 
 def test_a_wrong_rate_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,70 +135,10 @@ def test_a_wrong_rate_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         return right(algebra, projected) - 2 * gains[0] * gains[1]
 
     monkeypatch.setattr(groups, "stated_rate", wrong)
-    assert judge(named("linear-rate")).changed
+    assert turned("linear-rate")
 
 
-# Smooth activations, against quadrature.
-
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
-GRID = np.array(np.meshgrid(NODES, NODES, indexing="ij"))
-MASS = np.multiply.outer(WEIGHTS, WEIGHTS) / (2 * np.pi)
-COVARIANCE = np.array([[1.3, 0.4], [0.4, 0.8]])
-
-
-def softplus(x: Any) -> Any:
-    return np.logaddexp(0, x) - np.log(2)
-
-
-def silu(x: Any) -> Any:
-    return x / (1 + np.exp(-x))
-
-
-def exact_drift(hidden: Callable[[Any], Any], gates: Any, width: int) -> Any:
-    """n (c E[h_a h_b] V^gates - V) by Gauss-Hermite quadrature with 60 x 60 nodes."""
-
-    def kernel(v: Any) -> Any:
-        values = hidden(np.einsum("ab,bij->aij", np.linalg.cholesky(v), GRID))
-        return np.einsum("aij,bij,ij->ab", values, values, MASS) * v**gates
-
-    unit = kernel(np.eye(2))[0, 0]
-    return width * (kernel(COVARIANCE) / unit - COVARIANCE)
-
-
-@pytest.mark.parametrize(
-    ("activation", "p2", "p3"),
-    [(softplus, 0.5, 0.0), (silu, 1.0, 0.0), (np.tanh, 0.0, -2.0)],
-    ids=["softplus", "silu", "tanh"],
-)
-def test_smooth_drift_is_that_of_the_kernel(activation: Any, p2: float, p3: float) -> None:
-    """Relative error below 0.001 at n = 10^4, falling like 1/n; without c it is above 0.1."""
-    names = {"gamma": 1.0, "a": 0.7, "p_2": p2, "p_3": p3}
-    drift = derive(SmoothMLP(), 2).to_numpy(**names)[0](COVARIANCE)
-    raw = derive(SmoothMLP(normalised=False), 2).to_numpy(**names)[0](COVARIANCE)
-    errors = []
-    for width in (2500, 10**4):
-        scale = 0.7 * width**0.5
-        exact = exact_drift(lambda x, s=scale: s * activation(x / s), 0, width)
-        errors.append(np.abs(exact - drift).max() / np.abs(drift).max())
-        assert np.abs(exact - raw).max() > 0.1 * np.abs(drift).max()
-    assert errors[1] < 1e-3
-    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1)
-
-
-def test_gate_drift_is_that_of_the_kernel() -> None:
-    """A sigmoid at beta = 0.5: relative error below 0.001 at n = 10^4, falling like 1/n."""
-    beta = 0.5
-    sigmoid = 1 / (1 + np.exp(-beta))
-    r1, r2 = 1 - sigmoid, (1 - sigmoid) * (1 - 2 * sigmoid)
-    names = {"gamma": 1.0, "a": 0.7, "r_1": r1, "r_2": r2}
-    drift = derive(GatedMLP(), 2).to_numpy(**names)[0](COVARIANCE)
-    errors = []
-    for width in (2500, 10**4):
-        scale = 0.7 * width**0.5
-        exact = exact_drift(lambda x, s=scale: 1 / (1 + np.exp(-beta - x / s)), 1, width)
-        errors.append(np.abs(exact - drift).max() / np.abs(drift).max())
-    assert errors[1] < 1e-3
-    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1)
+# Smooth activations.
 
 
 def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,14 +146,14 @@ def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, key in (("smooth_drift", "smooth-limit"), ("gate_drift", "gate-limit")):
         right = getattr(activations, name)
         monkeypatch.setattr(activations, name, lambda *a, f=right: Rational(99, 100) * f(*a))
-        assert judge(named(key)).changed
+        assert turned(key)
 
 
 def test_explosion_needs_a_positive_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: with the sign of the drift reversed the verdict turns."""
     right = activations.drift
     monkeypatch.setattr(activations, "drift", lambda ratio: -right(ratio))
-    assert judge(named("smooth-explosion")).changed
+    assert turned("smooth-explosion")
 
 
 def test_smooth_blocks_have_no_second_order() -> None:

@@ -140,18 +140,6 @@ def test_lines_that_state_nothing_are_shown_with_what_is_on_them() -> None:
     assert run("--source", "003:1-2") == (0, "003:1 states nothing: heading\n003:2 is blank\n")
 
 
-def test_words_are_not_printed_as_mathematics() -> None:
-    _, text = run("--only", "gradient-flow-of-the-energy")
-    assert 'printed "it is a gradient flow"' in text
-    formulas = {claim.key: claim.formula for claim in NOTES}
-    assert formulas["labels-of-input-and-output"] == (
-        r'"$\Rightarrow$ likelihood of token being next"'
-    )
-    assert formulas["svd-terms-orthogonal"] == r"$D_k^TD_j = D_j^TD_k = 0$, $k \neq j$"
-    assert formulas["resnet-indices"].startswith("$k = 1, 2")
-    assert formulas["resnet-flow-map"] == r"$NN = \text{flow map } x(0) \rightarrow x(T)$"
-
-
 def test_the_table_of_coverage_ends_with_its_summary() -> None:
     status, text = run("--coverage")
     assert status == 0

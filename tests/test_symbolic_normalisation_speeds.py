@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 from sympy import Expr, Integer, Rational
 
-from symbolic.claims import CLAIMS, judge
 from symbolic.claims import long_contexts as contexts
 from symbolic.claims import normalisation_speeds as speeds
 from symbolic.claims.gram_flow import COSINE, COUNT
+from tests.ledger import turned
 
 ATTENTION, RATE = speeds.square, speeds.rate_of_the_cosine
-
-
-def named(key: str) -> Any:
-    return next(claim for claim in CLAIMS if claim.key == key)
 
 
 def wrong_speed(scheme: str, place: int, factor: Expr) -> dict[str, tuple[Expr, ...]]:
@@ -28,44 +24,46 @@ def wrong_speed(scheme: str, place: int, factor: Expr) -> dict[str, tuple[Expr, 
     return {**speeds.SCHEMES, scheme: tuple(entries)}
 
 
-@pytest.mark.parametrize(
-    ("key", "name", "wrong"),
-    [
-        ("speeds", "SCHEMES", wrong_speed("Peri-LN", 2, 1 / speeds.SIZE)),
-        ("speeds", "SCHEMES", wrong_speed("Pre-LN", 3, 1 / speeds.LENGTH)),
-        ("speeds", "SCHEMES", wrong_speed("nGPT", 2, speeds.ALPHA)),
-        ("equal-cosines", "square", lambda g=COSINE: ATTENTION(g) + speeds.P * speeds.Q),
-        ("start", "square", lambda g=COSINE: ATTENTION(g) + speeds.Q**2),
-        ("exponential", "rate_of_the_cosine", lambda unnormalised: 2 * RATE(unnormalised)),
-        ("exponential", "SCHEMES", wrong_speed("nGPT", 2, speeds.ALPHA)),
-        ("powers", "SCHEMES", wrong_speed("Peri-LN", 2, 1 / speeds.SIZE)),
-        ("powers", "along", lambda g=COSINE: 2 * speeds.P + (COUNT - 1) * speeds.Q * g),
-        ("order", "square", lambda g=COSINE: ATTENTION(g) + speeds.Q**2),
-        ("order", "along", lambda g=COSINE: -speeds.P + (COUNT - 1) * speeds.Q * g),
-    ],
-)
-def test_another_formula_of_a_scheme_changes_the_verdict(
-    monkeypatch: pytest.MonkeyPatch, key: str, name: str, wrong: Any
-) -> None:
-    claim = named(f"normalisation-{key}")
-    monkeypatch.setattr(speeds, name, wrong)
-    assert judge(claim).changed
+def more_square(term: Expr) -> Any:
+    return lambda g=COSINE: ATTENTION(g) + term
+
+
+def other_along(factor: int) -> Any:
+    return lambda g=COSINE: factor * speeds.P + (COUNT - 1) * speeds.Q * g
+
+
+def twice_the_rate(unnormalised: bool) -> Expr:
+    return 2 * RATE(unnormalised)
+
+
+def ratio_of(value: Callable[[], Expr]) -> Any:
+    return lambda: contexts.in_the_ratio(value())
 
 
 @pytest.mark.parametrize(
-    ("key", "name", "wrong"),
+    ("key", "module", "name", "wrong"),
     [
-        ("step", "output_cosine", lambda: contexts.in_the_ratio(contexts.square())),
-        ("orthogonal", "output_cosine", lambda: contexts.in_the_ratio(speeds.P)),
-        ("flow", "relative_speed", lambda: contexts.in_the_ratio(speeds.P)),
+        ("normalisation-speeds", speeds, "SCHEMES", wrong_speed("Peri-LN", 2, 1 / speeds.SIZE)),
+        ("normalisation-speeds", speeds, "SCHEMES", wrong_speed("Pre-LN", 3, 1 / speeds.LENGTH)),
+        ("normalisation-speeds", speeds, "SCHEMES", wrong_speed("nGPT", 2, speeds.ALPHA)),
+        ("normalisation-equal-cosines", speeds, "square", more_square(speeds.P * speeds.Q)),
+        ("normalisation-start", speeds, "square", more_square(speeds.Q**2)),
+        ("normalisation-exponential", speeds, "rate_of_the_cosine", twice_the_rate),
+        ("normalisation-exponential", speeds, "SCHEMES", wrong_speed("nGPT", 2, speeds.ALPHA)),
+        ("normalisation-powers", speeds, "SCHEMES", wrong_speed("Peri-LN", 2, 1 / speeds.SIZE)),
+        ("normalisation-powers", speeds, "along", other_along(2)),
+        ("normalisation-order", speeds, "square", more_square(speeds.Q**2)),
+        ("normalisation-order", speeds, "along", other_along(-1)),
+        ("long-context-step", contexts, "output_cosine", ratio_of(contexts.square)),
+        ("long-context-orthogonal", contexts, "output_cosine", ratio_of(lambda: speeds.P)),
+        ("long-context-flow", contexts, "relative_speed", ratio_of(lambda: speeds.P)),
     ],
 )
-def test_another_limit_of_long_contexts_is_seen(
-    monkeypatch: pytest.MonkeyPatch, key: str, name: str, wrong: Callable[[], Expr]
+def test_another_formula_changes_the_verdict(
+    monkeypatch: pytest.MonkeyPatch, key: str, module: Any, name: str, wrong: Any
 ) -> None:
-    claim = named(f"long-context-{key}")
-    monkeypatch.setattr(contexts, name, wrong)
-    assert judge(claim).changed
+    monkeypatch.setattr(module, name, wrong)
+    assert turned(key)
 
 
 def test_a_limit_that_depends_on_the_way_is_refused() -> None:

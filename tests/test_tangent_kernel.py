@@ -1,4 +1,4 @@
-"""The neural tangent kernel in law: against explicit networks and an exact moment."""
+"""The neural tangent kernel in law: against explicit networks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.lazy import deep
-from shaped_attention.rows.joining import cut_rows
-from shaped_attention.rows.rows import Rows
-from shaped_attention.samplers.specification import specify
 from tests.explicit_networks import TWO_EQUAL, Explicit
 from tests.test_gradient_norms import GPT
 
@@ -80,32 +77,6 @@ def test_gradients_that_go_down_apart_are_rejected(monkeypatch):
     with sa.eager():
         data = sa.neural_tangent_kernel(layer, TWO_EQUAL, width=width, depth=2, samples=1500)
     assert p_value(data.kernel.values, explicitly(layer, width, 1500)) < 1e-6
-
-
-def test_second_moment_at_one_token():
-    """E Theta^2 / (E Theta)^2 = 1.553 for the mean Theta over readouts, at k = 1 and T = 1/2.
-
-    The mean over readouts of a square is a product over two independent ones.
-    """
-    n, depth, samples = 160, 80, 2000
-    spec = specify(
-        sa.ShapedAttention(1.0), [[1.0]], width=n, steps=depth, dt=1 / n, samples=samples, seed=2
-    )
-    network = deep.DeepNetwork(spec, n, depth, 0, samples)
-    last = network.forward()
-    draws = network.source.stream("readouts").draws()
-    v = Rows(last.space, tuple(part.fresh(2, draws) for part in last.space))
-    kernels = torch.zeros(2, samples, dtype=torch.float64)
-    for layer in network.backward([cut_rows(v, 0, 1), cut_rows(v, 1, 2)]):
-        for factors in layer.weights.values():
-            kernels += torch.stack([f.norm() ** 2 / n for f in factors])
-    x, y = kernels.numpy()
-    parts = np.split(np.array([x, y]), 20, axis=1)
-    blocks = [np.mean(a * b) / np.mean([a, b]) ** 2 for a, b in parts]
-    whole = np.mean(x * y) / np.mean([x, y]) ** 2
-    error = np.std(blocks) / 20**0.5
-    assert abs(whole - 1.553) < 4 * error + 3 / n
-    assert abs(np.mean(x * x) / np.mean(x) ** 2 - 1.553) > 4 * error  # the control: one readout
 
 
 @pytest.mark.quick

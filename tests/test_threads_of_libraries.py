@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from shaped_attention.numerics.threads import (
     thread_count,
 )
 from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
+from tests.laws import threads
 
 LAYER = sa.ShapedAttention(0.5, 2.0)
 
@@ -34,16 +36,6 @@ RUNS = {
 }
 
 
-def with_threads(threads, call):
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with threadpool_limits(threads):
-            return call()
-    finally:
-        torch.set_num_threads(before)
-
-
 @pytest.mark.portability
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("tokens", [96, 101])
@@ -52,16 +44,19 @@ def test_one_and_two_threads_give_the_same_bits(run, tokens):
     rng = np.random.default_rng(tokens)
     x = rng.normal(size=(tokens, 3 * tokens))
     v0 = x @ x.T / (3 * tokens)
-    one, two = (with_threads(threads, lambda: RUNS[run](v0, tokens)) for threads in (1, 2))
-    assert np.array_equal(one["V"].values, two["V"].values)
-    assert np.isfinite(one["V"].values).all()
+    found = []
+    for count in (1, 2):
+        with threads(count), threadpool_limits(count):
+            found.append(RUNS[run](v0, tokens)["V"].values)
+    assert np.array_equal(*found)
+    assert np.isfinite(found[0]).all()
 
 
 def test_the_restriction_ends_with_the_last_worker():
     """One that began first ends first; afterwards the libraries have the threads of before."""
     first, second, both = threading.Event(), threading.Event(), threading.Event()
 
-    def threads():
+    def of_blas():
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
     def begin():
@@ -76,23 +71,16 @@ def test_the_restriction_ends_with_the_last_worker():
             both.wait(10)
 
     with threadpool_limits(2):
-        before = threads()
+        before = of_blas()
         workers = [threading.Thread(target=work, daemon=True) for work in (begin, end)]
         for worker in workers:
             worker.start()
         workers[0].join()
-        assert set(threads()) == {1}
+        assert set(of_blas()) == {1}
         both.set()
         workers[1].join()
-        assert threads() == before
+        assert of_blas() == before
     assert max(before) > 1
-
-
-def test_rerun_gives_the_same_bits_with_other_threads():
-    x = np.random.default_rng(1).normal(size=(100, 300))
-    v0 = x @ x.T / 300
-    result = with_threads(1, lambda: RUNS["chain"](v0, 100))
-    assert with_threads(2, lambda: sa.rerun(result)).identical(result)
 
 
 SMALL = {"samples": 2, "progress": False}
@@ -127,25 +115,15 @@ class Threads(TorchDispatchMode):
 @pytest.mark.parametrize("fail", [False, True])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_small_products_have_one_thread_and_the_setting_returns(name, fail):
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        with Threads(fail) as threads:
-            if fail:
-                with pytest.raises(ZeroDivisionError):
-                    PRODUCTS[name]()
-            else:
-                PRODUCTS[name]()
-        assert threads.seen == {1}
+    with threads(3):
+        with Threads(fail) as watched, pytest.raises(ZeroDivisionError) if fail else nullcontext():
+            PRODUCTS[name]()
+        assert watched.seen == {1}
         assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_large_products_keep_their_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with threads(2):
         with few_threads(FEWEST_FOR_THREADS):
             assert torch.get_num_threads() == 2
         own = thread_count("cpu")
@@ -156,5 +134,3 @@ def test_large_products_keep_their_threads():
                 assert thread_count("cpu") == own
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)

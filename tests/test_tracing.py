@@ -11,12 +11,10 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.blocks.parameters import traced
 from shaped_attention.numerics.graph import Graph, Matrix
 from shaped_attention.numerics.primitives import column_sums, constant, lower, row_squares
 from shaped_attention.numerics.scalars import Scalar
 from shaped_attention.rows.step import State
-from shaped_attention.samplers.steps import traced_chain
 from tests.own_roots import OwnRoot
 
 V0 = sa.equicorrelated(3, 0.2)
@@ -45,30 +43,6 @@ def test_equal_operations_are_done_once() -> None:
     assert (a + one * b).node is (a + one * b).node
     assert (a + one * b).node is not (a + two * b).node
     assert (a + 0.5 * b).node is not (a + 0.25 * b).node
-
-
-def test_equal_formulas_of_a_parameter_are_one_scalar() -> None:
-    """A parameter that is looked up twice, and formulas in it; the sign of zero counts."""
-    graph = Graph()
-    a, b = _input(graph), _input(graph)
-    p, again = (traced(sa.ShapedMLP(0.5, 0.0, -0.0)) for _ in range(2))
-    assert (a + (2.0 * p.gamma + 1.0) * b).node is (a + (2.0 * again.gamma + 1.0) * b).node
-    assert (a + (2.0 * p.gamma + 1.0) * b).node is not (a + (p.gamma + 2.0) * b).node
-    assert (a + p.gamma**2 * b).node is not (a + p.gamma**3 * b).node
-    assert (a + (1.0 / p.c_plus) * b).node is not (a + (1.0 / p.c_minus) * b).node
-
-
-def test_attention_weights_need_no_further_operations() -> None:
-    """They are values of the step itself: the same random numbers, scores and softmax."""
-    layer = sa.Normalised(
-        sa.ShapedAttention(
-            0.5, 0.7, heads=4, key_size=8, rope=1e4, kv_heads=2, output_projection=True
-        ),
-        eps=1e-6,
-    )
-    (alone,), (both,) = (traced_chain([[layer]], 5, 32, 1, weights=x) for x in (False, True))
-    assert len(both.results) == 1 + 4
-    assert [x.kind for x in both.nodes] == [x.kind for x in alone.nodes]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from shaped_attention.architectures.layer_types import Kind, Kinds, all_full, ma
 from shaped_attention.architectures.model import Embedding, Model, Norm
 from shaped_attention.architectures.parts import attention, mlp, normed
 from shaped_attention.architectures.rope import rope_of
+from shaped_attention.blocks.attention_fields import QKNorm
 from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.blocks.rotations import Rope
@@ -118,7 +119,7 @@ class Family:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     norm: str = "rms"
     place: str = "before"
-    qk_norm: str | bool = False
+    qk_norm: str | None = None
     eps: float | tuple[str, float] = ("rms_norm_eps", 1e-6)
     std: tuple[str, float] = ("initializer_range", 0.02)
     activation: tuple[str, str] = ("hidden_act", "silu")
@@ -200,7 +201,7 @@ class Family:
             seeing = attention(
                 n, std, heads, size, kv_heads=keys, out_std=details.last_std,
                 logit_scale=logits / kind.divisor, softcap=details.softcap,
-                qk_norm=self.qk_norm, qk_norm_eps=norm.eps if self.qk_norm else 0.0,
+                qk_norm=QKNorm(self.qk_norm, norm.eps) if self.qk_norm else None,
                 mask=self.mask(fields, kind.attention),
                 rope=rope if isinstance(rope, Rope) and kind.rotated else None,
                 position_bias=rope if isinstance(rope, str) else None,

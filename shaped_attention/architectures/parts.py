@@ -22,6 +22,7 @@ from typing import Any
 from shaped_attention.architectures.fields import field_error
 from shaped_attention.architectures.model import Norm
 from shaped_attention.blocks.attention import ShapedAttention
+from shaped_attention.blocks.attention_fields import QKNorm
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.blocks.parameters import value_at
@@ -35,8 +36,7 @@ def attention(
     *,
     out_std: float | None = None,
     logit_scale: float | None = None,
-    qk_norm: str | bool = False,
-    qk_norm_eps: float = 0.0,
+    qk_norm: QKNorm | None = None,
     skip: float | None = 1.0,
     **options: Any,
 ) -> ShapedAttention:
@@ -50,8 +50,8 @@ def attention(
         Standard deviations of W_Q, W_K, W_V, and of W_O (by default the same).
     logit_scale
         Factor s of the logits; by default 1 / sqrt(d_h).
-    qk_norm, qk_norm_eps
-        QK-norm as in `ShapedAttention`, with the model's eps.
+    qk_norm
+        QK-norm with the model's eps.
     skip, options
         Further fields of `ShapedAttention`.
     """
@@ -67,8 +67,7 @@ def attention(
         identity=False,
         centring=False,
         scaled_temperature=False,
-        qk_norm=qk_norm,
-        qk_norm_eps=qk_norm_eps / inner,
+        qk_norm=qk_norm and replace(qk_norm, eps=qk_norm.eps / inner),
         skip=skip,
         **options,
     )

@@ -33,11 +33,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Float
 
-from shaped_attention.blocks.attention_fields import AttentionFields
+from shaped_attention.blocks.attention_fields import AttentionFields, QKNorm
 from shaped_attention.blocks.base import Block, Project, Tokens
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.blocks.positions import allowed, bias_array, centre, is_per_head
@@ -55,6 +56,7 @@ from shaped_attention.numerics.primitives import (
 )
 
 
+@dataclass(frozen=True, repr=False)
 class ShapedAttention(AttentionFields, Block):
     """Shaped attention with heads, masks and biases; each modification can be switched off.
 
@@ -88,19 +90,18 @@ class ShapedAttention(AttentionFields, Block):
         output projection.
     value_ratio
         Ratio H d_h / n of the model that the limit describes, if `head_size` is given; None for 1.
-    rope, rope_share
-        Rotation of queries and keys: None; a `Rope`; or in short its base or its angles, with the
-        share of the columns of a head that is rotated. Tokens have the positions 0, ..., m - 1.
+    rope
+        Rotation of queries and keys: None; a `Rope`; or in short its base or its angles. Tokens
+        have the positions 0, ..., m - 1.
     position_bias
         What is added to the logits before the softmax: None; an array (m, m) (`alibi`), or one for
         each head, (H, m, m); or "alibi", for any number of tokens, with the slopes that models have
         (2^(-8 h / H), h = 1, ..., H, if H is a power of two). "alibi:S" multiplies the slopes by S;
         with ":bfloat16" at the end slopes and positions are rounded to this precision.
     qk_norm
-        Whether the rows of queries and keys are divided by their root mean square: False, "head"
-        (or True), or "all", over all heads together.
-    qk_norm_eps
-        Number that is added to the mean square of a row.
+        Whether the rows of queries and keys are divided by their root mean square: None, "head"
+        (or True), "all", over all heads together, or a `QKNorm`, with an eps that is added to the
+        mean square of a row.
     softcap
         Bound c of the logits, which become c tanh(logits / c) before the position bias is added;
         None for no bound.
@@ -123,8 +124,9 @@ class ShapedAttention(AttentionFields, Block):
     def specification(self) -> dict[str, Any]:
         """Return the name and the arguments as plain data that JSON can hold."""
         arguments = self.arguments()
-        if isinstance(arguments["rope"], Rope):
-            arguments["rope"] = {"dict": arguments["rope"].changed}
+        for name in ("rope", "qk_norm"):
+            if isinstance(arguments[name], Rope | QKNorm):
+                arguments[name] = {"dict": arguments[name].changed}
         return self.named(arguments)
 
     def check(self, tokens: int, width: int | None) -> None:

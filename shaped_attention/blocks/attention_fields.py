@@ -1,15 +1,13 @@
 """The fields of attention, and their checks.
 
-Rotation and QK-norm are values (`rotations.Rope`, `QKNorm`), of which some fields are arguments of
-`ShapedAttention` too. A result stores the arguments.
+Rotation and QK-norm are values (`rotations.Rope`, `QKNorm`) with short forms.
 """
 
 from __future__ import annotations
 
-import inspect
-from abc import ABCMeta
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from shaped_attention.blocks.parameters import (
     Parameter,
@@ -21,7 +19,6 @@ from shaped_attention.blocks.parameters import (
     plain_fields,
 )
 from shaped_attention.blocks.positions import (
-    Bias,
     HeadBias,
     checked_bias,
     checked_mask,
@@ -30,9 +27,7 @@ from shaped_attention.blocks.positions import (
 from shaped_attention.blocks.rotations import Rope
 from shaped_attention.checks import (
     argument_error,
-    bound_arguments,
     check_count,
-    check_fraction,
     check_nonnegative,
     check_positive,
     check_range,
@@ -41,9 +36,6 @@ from shaped_attention.checks import (
 
 _LARGEST_TAU0 = 1e100
 """Beyond, the square of a temperature overflows."""
-
-_OF_VALUES = {"rope_share": 1.0, "qk_norm_eps": 0.0}
-"""Defaults of arguments that rotation or QK-norm have, if these do not say otherwise."""
 
 _SHAPING = ("identity", "centring", "scaled_temperature")
 
@@ -57,44 +49,31 @@ class QKNorm:
 
     def __post_init__(self) -> None:
         if self.over not in ("head", "all"):
-            raise argument_error("qk_norm", "False, True, 'head' or 'all'", self.over)
-        check_nonnegative("qk_norm_eps", self.eps)
+            raise argument_error("qk_norm", "None, True, 'head', 'all' or a QKNorm", self.over)
+        check_nonnegative("qk_norm eps", self.eps)
 
     @classmethod
     def of(cls, value: Any) -> QKNorm | None:
-        """Return the value of a short form: True, "head" or "all", False or None."""
+        """Return the value of a short form, or of a dictionary of arguments."""
         if value is None or value is False or isinstance(value, QKNorm):
             return value or None
+        if isinstance(value, Mapping):
+            return cls(**value)
         return cls("head" if value is True else value)
 
-
-if TYPE_CHECKING:
-    _Rope: TypeAlias = Rope | None
-    _Norm: TypeAlias = QKNorm | None
-    _Bias: TypeAlias = Bias
-else:  # arguments, which become these values
-    _Rope = _Norm = _Bias = Any
-
-
-class _NamedErrors(ABCMeta):
-    """Makes blocks whose errors of unknown or missing arguments name the block."""
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The arguments, of which a result stores the value."""
+        return {"over": self.over, "eps": self.eps}
 
     @property
-    def __signature__(cls) -> inspect.Signature:
-        """The arguments of the block, without itself."""
-        whole = inspect.signature(cls.__init__)  # type: ignore[misc]
-        known = [
-            x.replace(default=_OF_VALUES.get(x.name, x.default)) for x in whole.parameters.values()
-        ]
-        return whole.replace(parameters=known[1:])
-
-    def __call__(cls, *arguments: Any, **named: Any) -> Any:
-        bound_arguments(cls.__name__, cls.__signature__, arguments, named)
-        return super().__call__(*arguments, **named)
+    def short(self) -> str | None:
+        """The short form; None with `eps`."""
+        return None if self.eps else self.over
 
 
 @dataclass(frozen=True, repr=False)
-class AttentionFields(metaclass=_NamedErrors):
+class AttentionFields:
     """The fields of `ShapedAttention`, which explains them."""
 
     gamma: Parameter
@@ -112,64 +91,22 @@ class AttentionFields(metaclass=_NamedErrors):
     kv_heads: int | None = None
     head_size: int | None = None
     value_ratio: float | None = None
-    rope: _Rope = None
-    rope_share: float | None = None
-    position_bias: _Bias = None
-    qk_norm: _Norm = False  # type: ignore[assignment]
-    qk_norm_eps: float | None = None
+    rope: Any = None
+    position_bias: Any = None
+    qk_norm: Any = None
     softcap: float | None = None
-
-    if TYPE_CHECKING:  # what the arguments may be, of which some become values
-
-        def __init__(
-            self,
-            gamma: Parameter,
-            tau0: Parameter = 1.0,
-            heads: int = 1,
-            mask: object = None,
-            output_projection: bool = False,
-            key_size: int | None = None,
-            query_bias: float = 0.0,
-            key_bias: float = 0.0,
-            identity: bool = True,
-            centring: bool = True,
-            scaled_temperature: bool = True,
-            skip: Parameter | None = None,
-            kv_heads: int | None = None,
-            head_size: int | None = None,
-            value_ratio: float | None = None,
-            rope: object = None,
-            rope_share: float | None = None,
-            position_bias: object = None,
-            qk_norm: object = False,
-            qk_norm_eps: float | None = None,
-            softcap: float | None = None,
-        ) -> None: ...
 
     def __post_init__(self) -> None:
         plain_fields(self)
-        rope, norm = Rope.of(self.rope), QKNorm.of(self.qk_norm)
-        if self.rope_share is not None:
-            check_fraction("rope_share", self.rope_share)
         values = {
             "mask": checked_mask(self.mask),
             "position_bias": checked_bias(self.position_bias, self.heads),
-            **self._with("rope", rope, "rope_share", "share"),
-            **self._with("qk_norm", norm, "qk_norm_eps", "eps"),
+            "rope": Rope.of(self.rope),
+            "qk_norm": QKNorm.of(self.qk_norm),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self._check()
-
-    def _with(self, name: str, value: Any, short: str, entry: str) -> dict[str, Any]:
-        """Return a value with the field that is an argument of its own, if that is given."""
-        given, default = getattr(self, short), _OF_VALUES[short]
-        if value is None:
-            if given not in (None, default):
-                raise argument_error(short, f"the default without {name}", given)
-            return {name: None, short: default}
-        value = value if given is None else replace(value, **{entry: given})
-        return {name: value, short: getattr(value, entry)}
 
     def _check(self) -> None:
         check_weights(self.gamma, self.skip)
@@ -206,9 +143,7 @@ class AttentionFields(metaclass=_NamedErrors):
     @property
     def fixed(self) -> tuple[str, ...]:
         """Fields that neither change with depth nor have derivatives."""
-        return (
-            "query_bias", "key_bias", "value_ratio", "rope_share", "qk_norm_eps", "softcap",
-        )  # fmt: skip
+        return ("query_bias", "key_bias", "value_ratio", "softcap")
 
     @property
     def fixed_keys(self) -> int | None:
@@ -245,11 +180,9 @@ class AttentionFields(metaclass=_NamedErrors):
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that make this block, in short form if they have one."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        values["qk_norm"] = self.qk_norm.over if self.qk_norm else False
-        if self.rope is not None and self.rope.short is not None:
-            values["rope"] = self.rope.short
-        elif self.rope is not None:
-            del values["rope_share"]  # which the value has
+        for name in ("rope", "qk_norm"):
+            value = values[name]
+            values[name] = value and (value if value.short is None else value.short)
         return values
 
     def __repr__(self) -> str:

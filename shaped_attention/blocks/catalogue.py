@@ -16,7 +16,7 @@ KINDS = ("attention", "mlp", "transformer")
 
 _OF_ATTENTION = (
     "tau0", "heads", "key_size", "query_bias", "key_bias", "mask", "output_projection", "kv_heads",
-    "head_size", "value_ratio", "rope", "rope_share", "qk_norm", "softcap",
+    "head_size", "value_ratio", "rope", "qk_norm", "softcap",
 )  # fmt: skip
 _OF_MLP = (
     "mlp_gamma", "c_plus", "c_minus", "activation", "activation_scale", "gated", "gate_bias",
@@ -25,7 +25,7 @@ _OF_MLP = (
 
 ARGUMENTS: tuple[str, ...] = (
     "gamma", "tau0", "heads", "mask", "output_projection", "key_size", "query_bias", "key_bias",
-    "mlp_gamma", "c_plus", "c_minus", "kv_heads", "head_size", "value_ratio", "rope", "rope_share",
+    "mlp_gamma", "c_plus", "c_minus", "kv_heads", "head_size", "value_ratio", "rope",
     "qk_norm", "softcap", "activation", "activation_scale", "gated", "gate_bias", "hidden",
     "hidden_ratio", "norm", "norm_place", "norm_eps",
 )  # fmt: skip

@@ -203,8 +203,8 @@ class Rope:
 
     @property
     def short(self) -> float | Angles | None:
-        """The short form, a base or angles; None if more than the share differs from it."""
-        return self.turning if self.changed.keys() <= {"base", "angles", "share"} else None
+        """The short form, a base or angles; None if anything else differs from it."""
+        return self.turning if self.changed.keys() <= {"base", "angles"} else None
 
     def turning_at(self, tokens: int) -> float | Angles:
         """Return the base, or the angles, for this number of tokens."""

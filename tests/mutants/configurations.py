@@ -68,7 +68,7 @@ CONFIGURATIONS = [
         "if part > 1.0:",
         (
             "test_configuration_refusals.py::test_what_is_not_covered_is_refused_by_name"
-            "[fields23-config.partial_rotary_factor must be 1, so that whole heads are rotated; "
+            "[fields20-config.partial_rotary_factor must be 1, so that whole heads are rotated; "
             "got 0.5]",
         ),
     ),
@@ -108,8 +108,8 @@ CONFIGURATIONS = [
     Mutant(
         "qk-norm-eps-of-weights-of-variance-one",
         "shaped_attention/architectures/parts.py",
-        "qk_norm_eps / inner",
-        "qk_norm_eps",
+        "qk_norm.eps / inner",
+        "qk_norm.eps",
         (
             "test_describe.py::test_positions_padding_and_norms_of_queries_are_described"
             "[qwen3-8b-changes3-QK-norm over a head (eps 6.1e-06 for queries and keys of mean "

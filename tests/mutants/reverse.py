@@ -94,7 +94,7 @@ REVERSE = [
     ),
     Mutant(
         "gradients-of-unused-matrices-are-rows", _LAZY + "deep.py",
-        "Factors(0.0 * gradient, 0.0 * gradient)", "Factors(1.0 * gradient, 0.0 + gradient)",
+        "Factors(0.0 * gradient, 0.0 * gradient)", "Factors(gradient, gradient)",
         ("test_gradient_programs.py::test_a_matrix_without_use_has_no_gradient",),
     ),
 ]  # fmt: skip

@@ -228,19 +228,26 @@ class Jet(Extended):
         """Return 1 / x, entry by entry."""
         if self.M is None:
             raise LimitError("a number that tends to 0 divides")
-        inner = Jet(self.algebra, self.shape, self.M, self.D, self.G, self.E)
-        result = inner.function("reciprocal")
-        result.power = -self.power
-        return result
+        return self._of_leading("reciprocal", -self.power)
 
     def root(self) -> Jet:
         """Return the square root, entry by entry."""
         if self.M is None or self.power % 2:
             raise LimitError("the root of a number that tends to 0 has no expansion")
+        return self._of_leading("sqrt", self.power // 2)
+
+    def _of_leading(self, name: str, power: int) -> Jet:
+        """Return eps^power times a function of the entries without their power."""
         inner = Jet(self.algebra, self.shape, self.M, self.D, self.G, self.E)
-        result = inner.function("sqrt")
-        result.power = self.power // 2
+        result = inner.function(name)
+        result.power = power
         return result
+
+    def diagonal(self) -> Jet:
+        """Return the diagonal, a column."""
+        d, column = self.algebra.diagonal, (self.shape[0], 1)
+        known = d(self.M), d(self.D), self.G.diagonal(), d(self.E)
+        return Jet(self.algebra, column, *known, self.power)
 
     def square_of_noise(self) -> Matrix:
         """Return E[G o G] + D o D."""
@@ -272,8 +279,7 @@ class Jet(Extended):
         if name == "column_sums":
             return Jet.of(a, np.ones((1, self.shape[0]))) @ self
         if name == "diagonal":
-            d, column = a.diagonal, (self.shape[0], 1)
-            return Jet(a, column, d(self.M), d(self.D), self.G.diagonal(), d(self.E), self.power)
+            return self.diagonal()
         if name == "softmax":
             return self.softmax(np.asarray(args[1]))
         if name == "sqrt":

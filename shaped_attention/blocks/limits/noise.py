@@ -265,39 +265,34 @@ class Noise:
         a = self.algebra
 
         def one(x: Term) -> Term:
-            size = x.L.shape[0]
             around = x.right if x.left is None else x.left
             if x.left is not None and x.right is not None:
                 around = a.product(x.right, x.left)
-            if x.summed:
-                over = a.ones(size, 1) if around is None else a.diagonal(around)
-            else:
-                over = a.identity(size) if around is None else a.transposed(around)
-            weight = a.times(weight_of(a, x), over)
-            return replace(
-                x, weight=weight, summed=True, left=a.ones(1, size), right=a.ones(size, 1),
-                shape=(1, 1), number=0.0 if weight is None else x.number,
-            )  # fmt: skip
+            row = a.ones(1, x.L.shape[0])
+            return replace(self._row_sums(x, around), left=row, shape=(1, 1))
 
         return self.each(one)
 
     def diagonal(self) -> Noise:
         """Return the diagonal of a square noise, also of one that was multiplied, a column."""
-        a = self.algebra
 
         def one(x: Term) -> Term:
             if x.left is not None:
                 raise LimitError(MIXED)
-            size = x.shape[0]
-            over = a.identity(size) if x.right is None else a.transposed(x.right)
-            over = a.diagonal(over) if x.summed else over
-            weight = a.times(weight_of(a, x), over)
-            return replace(
-                x, weight=weight, summed=True, right=a.ones(size, 1), shape=(size, 1),
-                number=0.0 if weight is None else x.number,
-            )  # fmt: skip
+            return replace(self._row_sums(x, x.right), shape=(x.shape[0], 1))
 
         return self.each(one)
+
+    def _row_sums(self, x: Term, around: Matrix) -> Term:
+        """Return the row sums of S o Q^T, or of S o diag Q where S is summed; None is I."""
+        a, size = self.algebra, x.L.shape[0]
+        if x.summed:
+            over = a.ones(size, 1) if around is None else a.diagonal(around)
+        else:
+            over = a.identity(size) if around is None else a.transposed(around)
+        weight = a.times(weight_of(a, x), over)
+        number = 0.0 if weight is None else x.number
+        return replace(x, weight=weight, summed=True, right=a.ones(size, 1), number=number)
 
     def columns_as_diagonals(self) -> Noise:
         """Return a column of noise as the diagonal matrix of its entries."""

@@ -172,11 +172,7 @@ class Rows(Extended):
 
     def squares(self) -> Jet:
         """Return the squared lengths of the rows, a column."""
-        gram = inner(self, self)
-        a, d = gram.algebra, gram.algebra.diagonal
-        return Jet(
-            a, (self.count, 1), d(gram.M), d(gram.D), gram.G.diagonal(), d(gram.E), gram.power
-        )
+        return inner(self, self).diagonal()
 
     def split(self, spaces: Sequence[Space]) -> Rows:
         """Return the same rows as a direct sum: new weights have independent groups of columns."""
