@@ -180,10 +180,14 @@ def _columns(x: Rows, first: Any, last: Any) -> Rows:
     raise LimitError("some of the columns of rows have no law that follows from V")
 
 
-def _new_source(x: Rows, gram: Small | None) -> Source:
-    """Return the source of what is left of a function of the entries of x."""
-    entries = frozenset(s.whole for s, _ in x.parts)
-    return Source(x.spaces[0], x.count, gram=gram, entries=entries)
+def _rest(x: Rows, gram: Matrix, power: int) -> list[tuple[Source, Jet]]:
+    """Return eps^power y, E y y^T = gram: what is left of a function of the entries of x."""
+    if gram is None:
+        return []
+    a, entries = x.layer.algebra, frozenset(s.whole for s, _ in x.parts)
+    eye = a.identity(x.count)
+    source = Source(x.spaces[0], x.count, gram=gram, entries=entries)
+    return [(source, Jet(a, eye.shape, eye, power=power))]
 
 
 def _parted(x: Rows, value: Any, alpha: Matrix, gram: Matrix, power: int) -> Rows:
@@ -194,10 +198,7 @@ def _parted(x: Rows, value: Any, alpha: Matrix, gram: Matrix, power: int) -> Row
         column = Jet(a, alpha.shape, alpha, power=power)
         for s, c in x.parts:
             out[s] = out[s] + c * column
-    if gram is not None:
-        eye = a.identity(x.count)
-        out[_new_source(x, gram)] = Jet(a, eye.shape, eye, power=power)
-    return x.like(list(out.items()))
+    return x.like([*out.items(), *_rest(x, gram, power)])
 
 
 def _leaky(x: Rows, up: Any, down: Any) -> Rows:
@@ -232,10 +233,7 @@ def _gated(u: Rows, gate: Activated) -> Rows:
         raise LimitError("a gate must be independent of what it multiplies, and tend to a constant")
     variances = a.scaled(0.5 * second, a.diagonal(w.M))
     out = _parted(u, value, variances, None, 2)
-    gram = a.scaled(first**2, a.times(v, w.M))
-    if gram is not None:
-        eye = a.identity(u.count)
-        out.parts.append((_new_source(z, gram), Jet(a, eye.shape, eye, power=1)))
+    out.parts += _rest(z, a.scaled(first**2, a.times(v, w.M)), 1)
     return out
 
 
@@ -253,10 +251,7 @@ def _expanded(x: Rows, function: Callable[[Any], Any], v: Small) -> Rows:
     variances = a.diagonal(v)
     square = a.plus(a.product(variances, a.transposed(variances)), a.scaled(2.0, a.times(v, v)))
     out = _parted(x, first, a.scaled(0.5 * third, variances), None, 2)
-    gram = a.scaled((0.5 * second) ** 2, square)
-    if gram is not None:
-        eye = a.identity(x.count)
-        out.parts.append((_new_source(x, gram), Jet(a, eye.shape, eye, power=2)))
+    out.parts += _rest(x, a.scaled((0.5 * second) ** 2, square), 2)
     out.shift = None if value == 0.0 else Series(0, value)
     return out
 
