@@ -10,7 +10,6 @@ from fractions import Fraction
 import numpy as np
 
 from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.limits import formulas as f
 from shaped_attention.blocks.limits.derived import DerivedLimit
 from shaped_attention.blocks.limits.expressions import ONE
@@ -18,6 +17,7 @@ from shaped_attention.blocks.limits.formulas import Sum, Symbol
 from shaped_attention.blocks.limits.noise import Gaussian, Term, gaussians
 from shaped_attention.blocks.limits.numbers import is_zero
 from shaped_attention.blocks.limits.shadows import Array, Small
+from shaped_attention.blocks.reasons import check_limit, limit_of
 from shaped_attention.checks import argument_error, check_count
 
 _LONG = 24
@@ -243,9 +243,8 @@ def limit_formulas(block: Block, tokens: int = 2) -> LimitFormulas:
     if not isinstance(block, Block):
         raise argument_error("block", "a block", block)
     check_count("tokens", tokens)
-    limit: Limit | str = block.limit
-    if isinstance(limit, str):
-        raise ValueError(f"layer contains {block!r}, which has no limit: {limit}")
+    check_limit(block)
+    limit = limit_of(block)
     if not isinstance(limit, DerivedLimit):
         raise ValueError(f"layer contains {block!r}, whose limit is not derived from its branch")
     limit.check(tokens)
@@ -253,25 +252,22 @@ def limit_formulas(block: Block, tokens: int = 2) -> LimitFormulas:
     roots = [x for x in (found.drift, found.growth) if x is not None]
     for term in found.noise.terms:
         roots += [x for x in (term.L, term.R, term.weight, term.left, term.right) if x is not None]
-    writer, remarks = Writer(found.F, roots), []
-    lines: list[tuple[Symbol, Sum | Array]] = [(Symbol("k", "k"), f.number(found.rate))]
-    if found.drift is not None:
-        lines.append((Symbol("b", "b"), writer.of(found.drift)))
-    else:
-        remarks.append("b = 0: the branch has no mean of order 1/n along the tokens")
+    writer = Writer(found.F, roots)
     z: dict[Gaussian, Symbol] = {
         x: Symbol(f"dZ{i}", rf"\mathrm{{d}}Z_{{{i}}}", x.symmetric)
         for i, x in enumerate(gaussians(found.noise), 1)
     }
-    if found.noise:
-        noise = f.added(writer.noise(x, z[x.z]) for x in found.noise.terms)
-        lines.append((Symbol("N", "N"), noise))
-    else:
-        remarks.append("N = 0: no weights fluctuate besides those of a linear network")
-    if found.growth is not None:
-        lines.append((Symbol("G", "G"), writer.of(found.growth)))
-    else:
-        remarks.append("G = 0: nothing raises the rank of V")
+    parts = (
+        ("b", found.drift and writer.of(found.drift), "the branch has no mean of order 1/n"),
+        (
+            "N", f.added(writer.noise(x, z[x.z]) for x in found.noise.terms),
+            "no weights fluctuate besides those of a linear network",
+        ),
+        ("G", found.growth and writer.of(found.growth), "nothing raises the rank of V"),
+    )  # fmt: skip
+    lines: list[tuple[Symbol, Sum | Array]] = [(Symbol("k", "k"), f.number(found.rate))]
+    lines += [(Symbol(name, name), x) for name, x, _ in parts if x and x.terms]
+    remarks = [f"{name} = 0: {why}" for name, x, why in parts if not (x and x.terms)]
     if not is_zero(found.decay):
         lines.append((Symbol("c", "c"), f.number(found.decay)))
     if z:
