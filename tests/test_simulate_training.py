@@ -197,15 +197,6 @@ def test_a_step_down_the_gradient_lowers_the_loss_by_its_square():
     np.testing.assert_allclose(drop, rate * squares, rtol=0.02)
 
 
-@pytest.mark.quick
-def test_a_rerun_of_the_record_gives_the_same():
-    run = sa.simulate_training(
-        sa.ShapedAttention(0.5), TWO_EQUAL, TARGETS, width=20, depth=1, samples=2, steps=1,
-        optimizer=sa.SGD({"*": 0.1, "readout": 0.2}),
-    )  # fmt: skip
-    np.testing.assert_array_equal(sa.rerun(run).loss, run.loss)
-
-
 test_bad_input = pytest.mark.quick(
     refused(
         ({"optimizer": "adam"}, r"optimizer must be an SGD or Muon .* such as Adam"),
