@@ -315,23 +315,24 @@ test_refused_settings = refused(
 )
 
 
-def test_refused_results() -> None:
-    good = made(1, 10)
-    with pytest.raises(ValueError, match=r"first must be a Dataset; got a ndarray"):
-        compare(np.eye(3), good)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"second must have V \(time.*; it lacks V$"):
-        compare(good, good.drop_vars("V"))
-    with pytest.raises(
-        ValueError, match="first and second must have the same number of tokens; got 3 and 4"
-    ):
-        compare(good, made(2, 10, 4))
-    with pytest.raises(ValueError, match="second must have at least 8 samples; got 7"):
-        compare(good, made(2, 7))
-    with pytest.raises(ValueError, match=r"no time in common; they have \[0, 0\.5, 0\.75\] and"):
-        compare(good, made(2, 10, times=(0.1, 0.2)))
-    with pytest.raises(
-        ValueError, match=r"time must be one of those saved in second, \[0\.1, 0\.5\]; got 0\.75"
-    ):
-        compare(good, made(2, 10, times=(0.1, 0.5)), time=0.75)
-    with pytest.raises(ValueError, match=r"^table must be a result of compare; got a"):
-        format_comparison(good)
+test_refused_results = refused(
+    (lambda: compare(np.eye(3), made(1, 10)), r"first must be a Dataset; got a ndarray"),
+    (
+        lambda: compare(made(1, 10), made(1, 10).drop_vars("V")),
+        r"second must have V \(time.*; it lacks V$",
+    ),
+    (
+        lambda: compare(made(1, 10), made(2, 10, 4)),
+        "first and second must have the same number of tokens; got 3 and 4",
+    ),
+    (lambda: compare(made(1, 10), made(2, 7)), "second must have at least 8 samples; got 7"),
+    (
+        lambda: compare(made(1, 10), made(2, 10, times=(0.1, 0.2))),
+        r"no time in common; they have \[0, 0\.5, 0\.75\] and",
+    ),
+    (
+        lambda: compare(made(1, 10), made(2, 10, times=(0.1, 0.5)), time=0.75),
+        r"time must be one of those saved in second, \[0\.1, 0\.5\]; got 0\.75",
+    ),
+    (lambda: format_comparison(made(1, 10)), r"^table must be a result of compare; got a"),
+)

@@ -15,6 +15,7 @@ from figures.blocks import attentions
 from shaped_attention.numerics.primitives import arc_cosine_kernel
 from shaped_attention.theory.moments import linear_diffusion
 from tests import new_attentions as new
+from tests.refusals import refused
 
 ATTENTION, MLP = sa.ShapedAttention, sa.ShapedMLP
 BLOCKS = {
@@ -160,14 +161,9 @@ def test_latex_is_the_same_formula() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("block", "reason"),
-    [
-        (ATTENTION(0.6, identity=False), "which has no limit: "),
-        (sa.Normalised(MLP(0.5)), "derived"),
-    ],
+test_no_formulas_without_a_derived_limit = refused(
+    (ATTENTION(0.6, identity=False), "which has no limit: "),
+    (sa.Normalised(MLP(0.5)), "derived"),
+    by=sa.limit_formulas,
 )
-def test_no_formulas_without_a_derived_limit(block: sa.Block, reason: str) -> None:
-    """The reason is that of the limit."""
-    with pytest.raises(ValueError, match=reason):
-        sa.limit_formulas(block)
+"""The reason is that of the limit."""

@@ -10,6 +10,7 @@ from scipy import stats
 import shaped_attention as sa
 from figures.blocks.attentions import Differential
 from tests.explicit_networks import TWO_EQUAL, Explicit
+from tests.refusals import refused
 
 LINEAR = sa.ShapedAttention(0.5)
 K = 0.25 * 1.75
@@ -126,20 +127,11 @@ def test_chunks_do_not_change_exponents():
     np.testing.assert_array_equal(exponents(2), exponents(5))
 
 
-REFUSED = [
+test_refusals = refused(
     ({"width": 3, "depth": 2, "exponents": 0}, "exponents must be an integer >= 1; got 0"),
     ({"width": 2, "depth": 2, "exponents": 9}, "exponents must be at most 8"),
     ({"width": 2, "depth": 2, "horizon": 0.1}, "width and depth or horizon must be given"),
     ({"depth": 2}, "width and depth or horizon must be given"),
-]
-
-
-@pytest.mark.parametrize(("where", "message"), REFUSED)
-def test_refusals(where, message):
-    with pytest.raises(ValueError, match=message):
-        sa.lyapunov(LINEAR, TWO_EQUAL, samples=2, **where)
-
-
-def test_blocks_without_tangents_in_the_limit():
-    with pytest.raises(ValueError, match="derived from the branch"):
-        sa.lyapunov(sa.Normalised(LINEAR), V3, horizon=0.1, samples=2)
+    ({"layer": sa.Normalised(LINEAR), "horizon": 0.1}, "derived from the branch"),
+    by=lambda where: sa.lyapunov(**{"layer": LINEAR, "v0": TWO_EQUAL, "samples": 2} | where),
+)

@@ -212,33 +212,25 @@ BAD = {
     "positions": (("gpt2", "--tokens", "45"), "tokens must be at most 40, the number"),
     "every": (("gpt2", "--every", "0"), "every must be an integer >= 1; got 0"),
     "figures": (("gpt2", "--figures", "llama.json/x"), "figures='llama.json/x'"),
+    "large id": (("gpt2", "--ids", "1,99"), "tokens must be ids in [0, 49]; got 99"),
+    "no ids": (
+        ("gpt2", "--ids", "none.txt"),
+        "--ids must be a comma-separated list of integers, or a ",
+    ),
+    "a letter": (("gpt2", "--ids", "1,x"), "or a file that contains integers; got '1,x'"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_sentence_and_draws_nothing(run, name, tmp_path):
     options, message = BAD[name]
-    few = ("--samples", "4") if "--tokens" in options else ("--tokens", "5", "--samples", "4")
-    result = run(*options, few=few)
+    tokens = () if {"--tokens", "--ids"} & {*options} and name != "both" else ("--tokens", "5")
+    result = run(*options, few=(*tokens, "--samples", "4"))
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     error = result.stderr[result.stderr.index("Error:") :].strip()
     assert len(error.splitlines()) == 1
     assert not any(path.suffix in (".png", ".nc") for path in tmp_path.rglob("*"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--ids", "1,99"), "tokens must be ids in [0, 49]; got 99"),
-        (("--ids", "none.txt"), "--ids must be a comma-separated list of integers, or a "),
-        (("--ids", "1,x"), "or a file that contains integers; got '1,x'"),
-    ],
-)
-def test_bad_ids_are_refused(run, options, message):
-    result = run("gpt2", *options, few=("--samples", "4"))
-    assert result.exit_code == 2, result.output
-    assert message in result.stderr
 
 
 def test_shipped_configurations_are_listed_and_run(run):

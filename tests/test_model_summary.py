@@ -11,6 +11,7 @@ import xarray as xr
 import shaped_attention as sa
 from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, model_summary, tokens_seen
 from shaped_attention.architectures.verdict import compared, shown_layers, summary_table, verdict
+from tests.refusals import refused
 
 GPT2 = {
     "model_type": "gpt2", "n_embd": 64, "n_layer": 12, "n_head": 4, "vocab_size": 500,
@@ -82,34 +83,38 @@ def test_masks_inside_norms_and_parallel_branches_are_found():
     assert seen == [[1, 2, 2, 2], [1, 2, 3, 4], [4, 4, 4, 4], [1, 2, 2, 2]]
 
 
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [
-        (sa.equicorrelated, "result must be a Dataset; got the function"),
-        (
-            xr.Dataset({"x": 1.0}),
-            "result must be a Dataset from simulate_model, with positions; got a Dataset",
-        ),
-    ],
+test_what_is_no_result_of_a_model_is_refused = refused(
+    (sa.equicorrelated, "^result must be a Dataset; got the function"),
+    (
+        xr.Dataset({"x": 1.0}),
+        "^result must be a Dataset from simulate_model, with positions; got a Dataset",
+    ),
+    by=model_summary,
 )
-def test_what_is_no_result_of_a_model_is_refused(result, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        model_summary(result)
 
-
-def test_errors_name_the_call_that_made_a_result():
-    law = simulated(GPT2)
-    message = "summary must be a Dataset from model_summary; got a result of simulate_model; call "
-    with pytest.raises(ValueError, match=f"^{message}model_summary on it$"):
-        verdict(law)
-    chain = sa.simulate_chain(sa.ShapedMLP(0.3), [[1.0]], width=8, depth=1, samples=2)
-    with pytest.raises(ValueError, match=r"with positions; got a result of simulate_chain$"):
-        model_summary(chain)
-
-
-def test_a_result_without_v_is_refused():
-    with pytest.raises(ValueError, match=r"^result lacks V; simulate with keep='V' or keep='sh"):
-        model_summary(simulated(GPT2, keep="observables"))
+test_errors_name_the_call_that_made_a_result = refused(
+    (
+        lambda: verdict(simulated(GPT2)),
+        "^summary must be a Dataset from model_summary; got a result of simulate_model; call "
+        "model_summary on it$",
+    ),
+    (
+        lambda: model_summary(
+            sa.simulate_chain(sa.ShapedMLP(0.3), [[1.0]], width=8, depth=1, samples=2)
+        ),
+        r"with positions; got a result of simulate_chain$",
+    ),
+    (
+        lambda: model_summary(simulated(GPT2, keep="observables")),
+        r"^result lacks V; simulate with keep='V' or keep='sh",
+    ),
+    (lambda: compared({"A": summary()}), r"^summaries must be of two models; got \['A'\]"),
+    (lambda: shown_layers(10, 0), r"^every must be an integer >= 1; got 0"),
+    (
+        lambda: simulated(GPT2, keep=f"{__name__}:wrong"),
+        r"must return shape \(8, 2\), the numbers a, b for each sample, .* shape \(8, 1\)",
+    ),
+)
 
 
 def summary(rank=None, cosine=None, size=None, entropy=None, spread=0.0):
@@ -239,8 +244,6 @@ def test_two_models_are_compared():
         "clearly different (5-95 % bands overlap). The root mean square changes by a factor of 4 "
         "in A and 1 in B."
     )
-    with pytest.raises(ValueError, match=r"^summaries must be of two models; got \['A'\]"):
-        compared({"A": first})
 
 
 def test_layers_of_a_table():
@@ -249,8 +252,6 @@ def test_layers_of_a_table():
     assert (len(long), long[0], long[-1]) == (16, 0, 80)
     assert max(np.diff(long)) - min(np.diff(long)) <= 1
     assert shown_layers(10, 4) == [0, 4, 8, 10]
-    with pytest.raises(ValueError, match=r"^every must be an integer >= 1; got 0"):
-        shown_layers(10, 0)
 
 
 def test_a_table_has_medians_and_quantiles():
@@ -277,12 +278,7 @@ class Wrong:
 wrong = Wrong()
 
 
-def test_a_function_that_returns_other_numbers_than_it_names_is_refused():
+def test_numbers_of_layers_have_names():
     assert list(simulated(GPT2, keep=LAYER_NUMBERS)["observable"].values) == [
         "cosine", "effective_rank", "size",
     ]  # fmt: skip
-    message = (
-        r"must return shape \(8, 2\), the numbers a, b for each sample, .* returned shape \(8, 1\)"
-    )
-    with pytest.raises(ValueError, match=message):
-        simulated(GPT2, keep=f"{__name__}:wrong")

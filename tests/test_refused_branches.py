@@ -82,20 +82,21 @@ def test_what_has_no_chain_says_why(branch: Any, eager: bool, monkeypatch: Any) 
     assert np.isfinite(sa.simulate_network(Custom(0), V0, **size).V.values).all()
 
 
-@pytest.mark.parametrize("branch", [torch_function, a_vector], ids=lambda x: x.__name__)
-def test_functions_of_torch_are_not_traced(branch: Any, monkeypatch: Any) -> None:
+NOT_TRACED = r"cannot be traced into a program .*sa\.eager"
+
+
+@pytest.mark.parametrize(
+    ("branch", "message"),
+    [
+        (torch_function, NOT_TRACED), (a_vector, NOT_TRACED),
+        (unequal_sum, "rows of different spaces, with 12 and 8 columns"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_before_a_chain(branch: Any, message: str, monkeypatch: Any) -> None:
+    """Functions of torch, and sums of unequal widths, which networks refuse as well."""
     monkeypatch.setattr(test_chain_branches, "BRANCHES", (branch,))
-    size = {"width": WIDTH, "depth": 1, "samples": 2, "progress": False}
-    with pytest.raises(ValueError, match=r"cannot be traced into a program .*sa\.eager"):
-        sa.simulate_chain(Custom(0), V0, **size)
-
-
-def test_sums_of_unequal_widths(monkeypatch: Any) -> None:
-    """Networks refuse them as well."""
-    monkeypatch.setattr(test_chain_branches, "BRANCHES", (unequal_sum,))
-    size = {"width": WIDTH, "depth": 1, "samples": 2, "progress": False}
-    with pytest.raises(ValueError, match="rows of different spaces, with 12 and 8 columns"):
-        sa.simulate_chain(Custom(0), V0, **size)
+    with pytest.raises(ValueError, match=message):
+        sa.simulate_chain(Custom(0), V0, width=WIDTH, depth=1, samples=2, progress=False)
 
 
 @dataclass(frozen=True)

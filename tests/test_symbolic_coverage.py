@@ -114,7 +114,7 @@ def run(*options: str) -> tuple[int, str]:
 def test_commands_find_the_verdict_on_a_line() -> None:
     status, text = run("--source", "003:95")
     assert (status, text.split("\n")[0]) == (0, "PROVEN  svd-terms-orthogonal  003:95")
-    status, text = run("--source", "003", "--verdict", "FALSE")
+    status, text = run("--source", "003:76-89", "--verdict", "FALSE")
     assert status == 0
     heads = [line for line in text.split("\n") if line and not line.startswith(" ")]
     assert len(heads) > 1
