@@ -75,7 +75,7 @@ notebooks: .venv/installed
 	$(BIN)/jupytext --quiet --to ipynb build/notebooks/*.md
 	rm build/notebooks/*.md
 	SHAPED_ATTENTION_SIZE=$(SIZE) $(BIN)/python -m pytest -o addopts= -o filterwarnings= -q \
-	  -p no:cacheprovider --nbmake --overwrite --nbmake-timeout=1800 build/notebooks
+	  -p no:cacheprovider --numprocesses 2 --nbmake --overwrite --nbmake-timeout=1800 build/notebooks
 
 # The notebooks with outputs in notebooks/, of small runs.
 outputs:
@@ -88,7 +88,7 @@ pages: .venv/installed
 
 # With the notebooks of the last run, if there was one.
 docs: .venv/installed
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
+	$(BIN)/sphinx-build -j 2 -W --keep-going -q -b html docs build/docs
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
