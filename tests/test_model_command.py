@@ -66,8 +66,9 @@ def test_the_table_and_the_verdict_are_those_of_the_library(run, tmp_path):
 )  # fmt: skip
 def test_without_matplotlib_only_the_figure_is_missing(run, monkeypatch, arguments):
     for name in [x for x in sys.modules if x.partition(".")[0] in ("matplotlib", "seaborn")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("matplotlib", "seaborn"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
     figures = __import__("shaped_attention.figures").figures
     for name in ("plots", "panels"):
         monkeypatch.delitem(sys.modules, f"shaped_attention.figures.{name}", raising=False)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics.graph import Graph
