@@ -1,4 +1,4 @@
-"""Products with Jacobians and Hessians of rows, against torch.func on the same matrices."""
+"""Products with Jacobians of rows, against torch.func on the same matrices."""
 
 from __future__ import annotations
 
@@ -27,19 +27,14 @@ def dots(x: Rows, y: Rows) -> torch.Tensor:
 
 
 def lazy_and_dense(block: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return y, J t, J^T g, the loss and H t, lazily and by torch with the same matrices."""
+    """Return y, J t and J^T g, lazily and by torch with the same matrices."""
     space = lazy.Space(8, samples=2, seed=7, explicit=True)
     x, t, g = (space.rows(z) for z in (TOKENS.expand(2, -1, -1), ALONG, ACROSS))
     layers = lazy.Layers(block)
 
-    def loss(z: Any) -> Any:
-        y = layers(z)
-        return (y.squares() ** 2).sum((1, 2)) + ((z @ y.mT) ** 2).sum((1, 2))
-
     y, change = lazy.jvp(layers, x, t)
     pulled = lazy.vjp(layers, x)[1](g)
-    value, product = lazy.hvp(loss, x, t)
-    ours = {"y": y, "Jt": change, "J^T g": pulled, "Ht": product}
+    ours = {"y": y, "Jt": change, "J^T g": pulled}
     whole = {}
     for key, w in layers.parameters.items():
         a, b = w.matrix._spaces
@@ -50,17 +45,10 @@ def lazy_and_dense(block: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     def dense(z: torch.Tensor) -> torch.Tensor:
         return block.forward(p, z, projection(lambda key, *_: whole[key], "0.0"))
 
-    def dense_loss(z: torch.Tensor) -> torch.Tensor:
-        y = dense(z)
-        return (y.pow(2).sum(-1) ** 2).sum(-1) + ((z @ y.mT) ** 2).sum((1, 2))
-
     start = TOKENS.repeat(2, 1, 1)
     expected = dict(zip(("y", "Jt"), torch.func.jvp(dense, (start,), (ALONG,)), strict=True))
     expected["J^T g"] = torch.func.vjp(dense, start)[1](ACROSS)[0]
-    gradient = torch.func.grad(lambda z: dense_loss(z).sum())
-    expected["Ht"] = torch.func.jvp(gradient, (start,), (ALONG,))[1]
-    expected["loss"] = dense_loss(start)
-    return {k: v.entries() for k, v in ours.items()} | {"loss": value}, expected
+    return {k: v.entries() for k, v in ours.items()}, expected
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -85,52 +73,18 @@ def test_a_forgotten_tangent_of_scores_is_noticed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tangent_rows, "_unpacked", without_scores)
     ours, theirs = lazy_and_dense(BLOCKS["heads"])
     assert torch.allclose(ours["y"], theirs["y"], atol=1e-10)
-    for key in ("Jt", "Ht"):
-        assert not torch.allclose(ours[key], theirs[key], rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    "function", ["softmax", "log_softmax", "logsumexp", "entries", "softmax in float32"]
-)
-def test_functions_of_plain_matrices(function: str) -> None:
-    space = lazy.Space(8, samples=2, seed=7, explicit=True)
-    x, t = (space.rows(z) for z in (TOKENS.expand(2, -1, -1), ALONG))
-
-    def loss(z: Any) -> Any:
-        rows = isinstance(z, torch.Tensor)
-        s = z @ z.mT / 3.0
-        if function == "logsumexp":
-            return torch.logsumexp(s, -1).pow(2).sum(-1) + s.logsumexp(1, keepdim=True).sum((1, 2))
-        if function == "entries":
-            whole = z if rows else z.entries()
-            return (whole**3).sum((1, 2))
-        if function == "softmax in float32":
-            s = torch.nn.functional.softmax(s, dim=-1, dtype=torch.float32)
-            return s.double().pow(3).sum((1, 2))
-        lengths = z.norm(dim=-1, keepdim=True) if rows else z.norm()
-        mixed = torch.tanh(getattr(torch, function)(s, dim=-1) @ (z / lengths))
-        return (mixed if rows else mixed.entries()).pow(2).sum((1, 2)) + (s**2).mean((1, 2))
-
-    value, product = lazy.hvp(loss, x, t)
-    start = TOKENS.repeat(2, 1, 1)
-    gradient = torch.func.grad(lambda z: loss(z).sum())
-    expected = torch.func.jvp(gradient, (start,), (ALONG,))[1]
-    single = function == "softmax in float32"
-    near = {"rtol": 1e-4, "atol": 1e-4} if single else {"rtol": 1e-9, "atol": 1e-9}
-    assert torch.allclose(value, loss(start), **near)
-    assert (float((value - loss(start)).abs().max()) < 1e-12) == (not single)
-    assert torch.allclose(product.entries(), expected, **near)
+    assert not torch.allclose(ours["Jt"], theirs["Jt"], rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.quick
 def test_in_a_wide_space() -> None:
-    """Duality, symmetry and a difference quotient, in a space that only some rows span."""
+    """Duality and a difference quotient, in a space that only some rows span."""
     space = lazy.Space(10**7, samples=3, seed=2)
     block = sa.Normalised(
         sa.ShapedAttention(0.5, heads=2, head_size=8, output_projection=True), norm="layer"
     )
     layers = lazy.Layers([block, sa.ShapedMLP(0.5, activation="gelu", hidden=16)], depth=2)
-    x, t, s, g = (space.normal(3) for _ in range(4))
+    x, t, g = (space.normal(3) for _ in range(3))
     _, moved = lazy.jvp(layers, x, t)
     _, pull = lazy.vjp(layers, x)
     scale = space.n**0.5
@@ -140,12 +94,6 @@ def test_in_a_wide_space() -> None:
     step = 1e-4
     quotient = (layers(x + step * t) - layers(x - step * t)) * (0.5 / step)
     assert float(((quotient - moved).norm() / moved.norm()).max()) < 1e-7
-
-    def loss(z: Any) -> Any:
-        return layers(z).squares().log().sum((1, 2)) + ((layers(z) @ x.mT) / space.n).sum((1, 2))
-
-    (_, h), (_, k) = lazy.hvp(loss, x, t), lazy.hvp(loss, x, s)
-    assert torch.allclose(dots(s, h), dots(t, k), rtol=1e-9)
     assert space.size < 400
 
 
@@ -161,12 +109,6 @@ test_what_is_refused = pytest.mark.quick(
         (lambda: lazy.jvp(lambda x: 1.0, X, X), "function must return rows that depend on x; got"),
         (lambda: lazy.vjp(lambda x: X, X), "must return rows that depend on x; these do not"),
         (lambda: lazy.vjp(lambda x: 2 * x, X)[1](LONGER), r"g must be rows of shape \(2, 3, 6\)"),
-        (lambda: lazy.hvp(lambda x: 2.0, X, X), r"function must return a tensor \(samples,\)"),
-        (lambda: lazy.hvp(lambda x: x.squares(), X, X), r"loss must return a tensor \(2,\)"),
-        (
-            lambda: lazy.hvp(lambda x: torch.zeros(2), X, X),
-            r"computed from x; got \(2,\), which does not depend on x",
-        ),
         (lambda: lazy.Layers(sa.ShapedAttention(0.5))(np.eye(2)), "x must be rows of a lazy.Space"),
         (lambda: lazy.Layers(sa.ShapedAttention(0.5), depth=0), "depth must be"),
         (lambda: lazy.Layers(sa.ShapedAttention(0.5, heads=2))(X), "rows of different spaces"),

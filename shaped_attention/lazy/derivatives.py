@@ -1,7 +1,6 @@
-"""Products with Jacobians and Hessians of functions of rows, exact in law at any width.
+"""Products with Jacobians of functions of rows, exact in law at any width.
 
-Their names are those of torch.func. The tangent of a loss is the product of its gradient with a
-direction, so its gradient is the product of the Hessian with it: reverse mode over forward mode.
+Their names are those of torch.func.
 """
 
 from __future__ import annotations
@@ -9,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor
 from torch.autograd import forward_ad
 
 from shaped_attention.checks import argument_error
-from shaped_attention.lazy.tangent_rows import RowsWithTangent, TwiceDifferentiable
+from shaped_attention.lazy.tangent_rows import RowsWithTangent
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.spaces import unify
 from shaped_attention.rows.tape import Tape, recording
@@ -44,13 +41,16 @@ def vjp(function: Callable[[Rows], Rows], x: Rows) -> tuple[Rows, Callable[[Rows
     >>> pull(space.normal(3))
     Rows(2, 3, 1000000)
     """
-    _check_function("function", function)
+    _check_function(function)
     _check_rows("x", x)
-    _check_no_tape("vjp")
+    if recording() is not None:
+        raise ValueError(
+            "vjp cannot be called inside a Tape, which does not differentiate its result"
+        )
     start = x.detached().requires_grad_()
     with Tape(weights=False) as tape:
         y = function(start)
-    _check_result(y, Rows, "rows that depend on x")
+    _check_result(y, Rows)
     if not y.needs_gradient:
         raise ValueError("function must return rows that depend on x; these do not")
 
@@ -91,67 +91,11 @@ def jvp(function: Callable[[Rows], Rows], x: Rows, tangent: Rows) -> tuple[Rows,
     >>> lazy.jvp(lambda x: x / x.norm() + x @ w, space.normal(3), space.normal(3))[1]
     Rows(2, 3, 1000000)
     """
-    _check_function("function", function)
+    _check_function(function)
     with forward_ad.dual_level():
         y: Any = function(_with_tangent(x, tangent))  # type: ignore[arg-type]
-        _check_result(y, RowsWithTangent, "rows that depend on x")
+        _check_result(y, RowsWithTangent)
         return y.value, y.tangent
-
-
-def hvp(
-    loss: Callable[[Rows], Float[Tensor, " B"]], x: Rows, tangent: Rows
-) -> tuple[Float[Tensor, " B"], Rows]:
-    """Return the loss and H t, the product of its Hessian in x with a tangent t.
-
-    Parameters
-    ----------
-    loss
-        A function from rows to a tensor (samples,) that does not mix samples.
-    x, tangent
-        Rows of one space, of the same shape.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ, or `loss` does not return one number for each sample that depends on
-        x.
-
-    Examples
-    --------
-    >>> from shaped_attention import lazy
-    >>> space = lazy.Space(10**6, samples=2)
-    >>> w = lazy.Matrix(space, space, std=1e-3)
-    >>> x, t = space.normal(3), space.normal(3)
-    >>> value, product = lazy.hvp(lambda x: (x @ w).norm().sum((1, 2)), x, t)
-    >>> value.shape, product
-    (torch.Size([2]), Rows(2, 3, 1000000))
-    """
-    _check_function("loss", loss)
-    _check_rows("x", x)
-    _check_no_tape("hvp")
-    start = x.detached().requires_grad_()
-    with forward_ad.dual_level(), TwiceDifferentiable(), Tape(weights=False) as tape:
-        value = loss(_with_tangent(start, tangent))  # type: ignore[arg-type]
-        _check_result(value, Tensor, "a tensor (samples,)")
-        value, change = forward_ad.unpack_dual(value)
-    samples = x.space.source.samples
-    if value.shape != (samples,) or change is None:
-        raise ValueError(
-            f"loss must return a tensor ({samples},) computed from x; got {tuple(value.shape)}"
-            + (", which does not depend on x" if change is None else "")
-        )
-    if not change.requires_grad:
-        return value.detach(), 0.0 * x.detached()
-    tape.backward(change)
-    product = tape.gradient(start)
-    return value.detach(), product if product is not None else 0.0 * x.detached()
-
-
-def _check_no_tape(name: str) -> None:
-    if recording() is not None:
-        raise ValueError(
-            f"{name} cannot be called inside a Tape, which does not differentiate its result"
-        )
 
 
 def _with_tangent(x: Rows, tangent: Rows) -> RowsWithTangent:
@@ -162,9 +106,9 @@ def _with_tangent(x: Rows, tangent: Rows) -> RowsWithTangent:
     return RowsWithTangent.of(x, tangent)
 
 
-def _check_function(name: str, function: object) -> None:
+def _check_function(function: object) -> None:
     if not callable(function):
-        raise argument_error(name, "a function of rows", function)
+        raise argument_error("function", "a function of rows", function)
 
 
 def _check_rows(name: str, x: object) -> None:
@@ -172,6 +116,6 @@ def _check_rows(name: str, x: object) -> None:
         raise argument_error(name, "rows of a lazy.Space", x)
 
 
-def _check_result(y: object, kind: type, requirement: str) -> None:
+def _check_result(y: object, kind: type) -> None:
     if not isinstance(y, kind):
-        raise ValueError(f"function must return {requirement}; got {type(y).__name__}")
+        raise ValueError(f"function must return rows that depend on x; got {type(y).__name__}")

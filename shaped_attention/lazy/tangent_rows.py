@@ -19,7 +19,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.overrides import TorchFunctionMode
 
 from shaped_attention.rows.coordinates import Vectors, is_vector
 from shaped_attention.rows.entries import explicitly
@@ -207,31 +206,3 @@ def _placed(rows: Rows, half: int) -> Rows:
     source, r = rows.space.source, rows.shape[1]
     whole = torch.eye(2 * r, dtype=source.dtype, device=source.device)
     return whole[:, half * r : (half + 1) * r] @ rows
-
-
-class TwiceDifferentiable(TorchFunctionMode):
-    """Writes softmax and its logarithm so that torch differentiates their tangents.
-
-    torch's own forward mode changes an exponential in place that its reverse mode needs.
-    """
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), named: Any = None
-    ) -> Any:
-        named = dict(named or {})
-        name = getattr(function, "__name__", "").strip("_")
-        if name not in ("softmax", "log_softmax", "logsumexp") or not isinstance(args[0], Tensor):
-            return function(*args, **named)
-        dtype = named.get("dtype")
-        x = args[0] if dtype is None else args[0].to(dtype)
-        dim = named["dim"] if "dim" in named else args[1]
-        keep = named.get("keepdim", args[2] if len(args) > 2 else False)
-        largest = forward_ad.unpack_dual(x).primal.detach().amax(dim, keepdim=True)
-        powers = torch.exp(x - largest)
-        total = powers.sum(dim, keepdim=True)
-        if name == "softmax":
-            return powers / total
-        if name == "log_softmax":
-            return x - largest - total.log()
-        result = total.log() + largest
-        return result if keep is True else result.squeeze(dim)
