@@ -51,7 +51,8 @@ def _atom(atom: Atom) -> sympy.Expr:
     if isinstance(place[-1], tuple):  # a function of a polynomial
         return sympy.Function(place[0])(expression(Known(dict(place[-1]))))
     inner = "".join(str(x + 1) for x in place if isinstance(x, int))
-    return sympy.Symbol(f"{place[-1]}_{inner}" if inner else str(place[-1]), positive=True)
+    name = f"{place[-1]}_{inner}" if inner else str(place[-1])
+    return sympy.Symbol(name, real=True, positive=atom.positive or None)
 
 
 def matters(c: sympy.Expr) -> bool:
