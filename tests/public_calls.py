@@ -210,6 +210,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "Normalised": (sa.Normalised, {"inner": LAYER}),
         "Parallel": (sa.Parallel, {"blocks": [LAYER, sa.ShapedMLP(0.5)]}),
         "Pattern": (sa.Pattern, {"layers": [[LAYER]]}),
+        "QKNorm": (sa.QKNorm, {"over": "head"}),
         "Rope": (sa.Rope, {"base": 100.0}),
         "Schedule": (sa.Schedule, {"knots": [(0.0, 0.5), (1.0, 0.2)]}),
         "sphere.SphereAttention": (sphere.SphereAttention, {"beta": 1.0}),

@@ -18,7 +18,6 @@ from shaped_attention import (
     integrate_sde,
     simulate_chain,
 )
-from shaped_attention.blocks import Limit
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.covariance import factor
 from shaped_attention.numerics.graph import Graph
@@ -284,19 +283,15 @@ def test_starts_keep_tokens_of_any_size():
 
 @dataclass(frozen=True)
 class Folded(ShapedMLP):
-    """An activation of its own, and a limit of its own."""
-
-    limit = Limit()
+    """An activation of its own."""
 
     def activated(self, p, x, width):
-        return leaky(x, 1.0, -1.0)
+        return leaky(x, 1.0 + 0.5 / width**0.5, 1.0 - 0.5 / width**0.5)
 
 
 @dataclass(frozen=True)
 class Uniform(ShapedAttention):
-    """Scores that are not seen, and a limit without them."""
-
-    limit = Limit()
+    """Scores that are not seen."""
 
     def mix(self, logits):
         return super().mix(0.0 * logits)

@@ -132,19 +132,19 @@ def reality():
 def test_a_fresh_transpose_is_rejected_from_the_second_entry_on(reality, monkeypatch):
     """W^T replaced by a matrix that has nothing to do with W: invisible at initialisation."""
 
-    product = Matrix._product
+    product = Matrix.product_on
 
-    def wrong(self, x, side):
+    def wrong(self, side, x):
         if side == 0:
-            return product(self, x, 0)
+            return product(self, 0, x)
         self.__dict__.setdefault("twin", Matrix(*self._spaces, std=self.std))
-        value = product(self.twin, x, 1)
+        value = product(self.twin, 1, x)
         parts = value.parts
         for parameter in self.parameters:
             parts = parameter.with_update(parts, x, 1)
         return Rows(value.space, tuple(parts))
 
-    monkeypatch.setattr(Matrix, "_product", wrong)
+    monkeypatch.setattr(Matrix, "product_on", wrong)
     p = p_values(lazily(GPT, 24, sa.SGD(2.0)), reality)
     assert min(value for (step, _), value in p.items() if step > 0) < 1e-8
 

@@ -27,6 +27,7 @@ from shaped_attention.blocks.positions import (
 from shaped_attention.blocks.rotations import Rope
 from shaped_attention.checks import (
     argument_error,
+    check_choice,
     check_count,
     check_nonnegative,
     check_positive,
@@ -37,19 +38,28 @@ from shaped_attention.checks import (
 _LARGEST_TAU0 = 1e100
 """Beyond, the square of a temperature overflows."""
 
+_OVER = ("head", "all")
+
 _SHAPING = ("identity", "centring", "scaled_temperature")
 
 
 @dataclass(frozen=True)
 class QKNorm:
-    """Division of queries and keys by their root mean square, over a head or "all" heads."""
+    """Division of queries and keys by their root mean square, the `qk_norm` of `ShapedAttention`.
+
+    Parameters
+    ----------
+    over
+        "head", for each head alone, or "all", for all heads together.
+    eps
+        Number >= 0 that is added to the mean squares.
+    """
 
     over: str = "head"
     eps: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.over not in ("head", "all"):
-            raise argument_error("qk_norm", "None, True, 'head', 'all' or a QKNorm", self.over)
+        check_choice("over", self.over, _OVER)
         check_nonnegative("qk_norm eps", self.eps)
 
     @classmethod
@@ -59,6 +69,8 @@ class QKNorm:
             return value or None
         if isinstance(value, Mapping):
             return cls(**value)
+        if value is not True and not (isinstance(value, str) and value in _OVER):
+            raise argument_error("qk_norm", "None, True, 'head', 'all' or a QKNorm", value)
         return cls("head" if value is True else value)
 
     @property
