@@ -286,7 +286,7 @@ class Folded(ShapedMLP):
     """An activation of its own."""
 
     def activated(self, p, x, width):
-        return leaky(x, 1.0 + 0.5 / width**0.5, 1.0 - 0.5 / width**0.5)
+        return leaky(x, 1.0 + 0.5 / width**0.5, 1.0 - 1.5 / width**0.5)
 
 
 @dataclass(frozen=True)

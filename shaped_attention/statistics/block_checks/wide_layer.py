@@ -190,9 +190,11 @@ class WideLayer:
             slopes = _slopes(controls, change)
             f = controls @ slopes
             rest = change - f - (change - f).mean(axis=0)
-            y, freedom = f + rest, count - slopes.any(axis=1).sum()
+            used = slopes.any(axis=1).sum()
+            y, freedom = f + rest, count - used
             apart = (y.T @ y - f.T @ f) / freedom
-            values.append(slopes.T @ slopes + rest.T @ rest / freedom)
+            # Errors of the slopes add used / freedom of the rest to their squares.
+            values.append(slopes.T @ slopes + (1.0 - used / freedom) * (rest.T @ rest) / freedom)
             squares = (y**2).T @ y**2 - 2.0 * (y * f).T @ (y * f) + (f**2).T @ f**2
             error = np.sqrt(np.maximum(squares / count - apart**2, 0.0) / freedom)
         last = values[1] - values[0]
