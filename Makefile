@@ -88,7 +88,7 @@ pages: .venv/installed
 
 # With the notebooks of the last run, if there was one.
 docs: .venv/installed
-	$(BIN)/sphinx-build -j 2 -W --keep-going -q -b html docs build/docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
