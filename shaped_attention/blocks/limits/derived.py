@@ -139,5 +139,9 @@ def limit_from_branch(block: Any, copies: int = 1) -> DerivedLimit | str:
     except ValueError:
         pass  # `check` finds out whether the block accepts a number of tokens
     except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError) as error:
-        return f"it cannot be derived from the branch ({type(error).__name__}: {error})"
+        return (
+            f"it cannot be derived from the branch ({type(error).__name__}: {error}); functions in "
+            "a branch are those of shaped_attention.numerics.primitives, such as exp(p.a), and "
+            "n**0.5, not those of math, NumPy or torch"
+        )
     return limit
