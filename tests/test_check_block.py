@@ -143,9 +143,9 @@ def wide_checks(block, v, seed=0, samples=100):
 
 
 def test_a_doubled_second_taylor_term_is_seen():
-    """It is 5 % of the largest entry of the drift, and more than 8 standard errors of its own.
+    """The term is 5 % of the largest drift entry, and more than eight standard errors.
 
-    The term is gamma^2 (1 - mu) / (2 tau_0^2 m) V_aa sum_c (C V C)_cc (C V)_cb and its transpose.
+    It is gamma^2 (1 - mu) / (2 tau_0^2 m) V_aa sum_c (C V C)_cc (C V)_cb and its transpose.
     """
     block = Differential(0.6, 0.5)
     m, centre = 3, np.eye(3) - 1 / 3
@@ -175,9 +175,9 @@ def test_errors_of_15_percent_in_the_drift_are_seen(block):
 
 
 def test_errors_of_slopes_are_no_diffusion():
-    """Of a gate, where most of the noise is no linear function of what is drawn.
+    """Most of a gate's noise is not linear in the numbers drawn, so the fitted slopes are noisy.
 
-    Within 9 %, four standard errors; squares of the slopes with their errors are 11 % too large.
+    The diffusion agrees within 9 %; squaring the noisy slopes alone would make it 11 % too large.
     """
     block, v = EIGHT["gated"](0.6, 0.7), 1.5 * V0
     found, _, _ = wide.WideLayer(Trial(block, v, 64, 100, 0), v).diffusion()

@@ -283,7 +283,7 @@ def test_starts_keep_tokens_of_any_size():
 
 @dataclass(frozen=True)
 class Folded(ShapedMLP):
-    """An activation of its own."""
+    """A subclass with a different activation."""
 
     def activated(self, p, x, width):
         return leaky(x, 1.0 + 0.5 / width**0.5, 1.0 - 1.5 / width**0.5)
@@ -291,7 +291,7 @@ class Folded(ShapedMLP):
 
 @dataclass(frozen=True)
 class Uniform(ShapedAttention):
-    """Scores that are not seen."""
+    """A subclass whose attention ignores the scores."""
 
     def mix(self, logits):
         return super().mix(0.0 * logits)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import ModuleType
 
-import pytest
 from sympy import Expr, Matrix, Symbol, exp, symbols
 
 from symbolic.claims import (
@@ -20,7 +19,7 @@ from symbolic.claims import (
 )
 from symbolic.claims import attention_weights as weights_module
 from symbolic.claims.book import select
-from tests.ledger import turned
+from tests.ledger import wrong_formulas_turn_verdicts
 
 
 def _wrong_empirical(prompt: tuple[tokens.Point, ...]) -> Mapping[tokens.Point, Expr]:
@@ -167,23 +166,8 @@ WRONG: list[tuple[ModuleType, str, object, tuple[str, ...]]] = [
         ("attraction-gathers", "repulsion-balances-attraction"),
     ),
 ]
-"""A wrong formula in the place of one of a module, and the claims whose verdicts it turns."""
 
-
-@pytest.mark.parametrize(
-    ("module", "name", "wrong", "keys"), WRONG, ids=[name for _, name, _, _ in WRONG]
-)
-def test_a_wrong_formula_turns_the_verdict(
-    module: ModuleType,
-    name: str,
-    wrong: object,
-    keys: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Negative control: each of these verdicts depends on the formula named."""
-    monkeypatch.setattr(module, name, wrong)
-    for key in keys:
-        assert turned(key), key
+test_a_wrong_formula_turns_the_verdict = wrong_formulas_turn_verdicts(WRONG)
 
 
 def test_every_verdict_has_a_negative_control() -> None:

@@ -17,7 +17,7 @@ BURST = typed(
     "active state left grid taken alive stopped largest slots stored", "radius dt shift near",
     "first target found count steps row",
 )  # fmt: skip
-"""The arguments."""
+"""Arguments of `Mover.burst`: arrays, numbers and integers."""
 
 
 def write_burst(m: Emission, e: Emitter) -> None:

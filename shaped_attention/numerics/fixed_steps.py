@@ -22,7 +22,7 @@ from shaped_attention.numerics.emission import Emission, typed
 STEP = typed("state alive stopped", "radius dt", "first begin end blocks stride")
 REPORT = typed("state alive stopped reported", "radius dt", "first point blocks stride")
 APPLY = typed("states results", "", "first step blocks stride")
-"""The arguments of the three functions."""
+"""Arguments of `Mover.advance`, `report` and `apply`: arrays, numbers and integers."""
 
 
 def write_steps(m: Emission, e: Emitter, adding: bool) -> None:

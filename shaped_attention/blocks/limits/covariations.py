@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shaped_attention.blocks.limits.algebra import Algebra
 from shaped_attention.blocks.limits.noise import MIXED, Noise, Term, weight_of
 from shaped_attention.blocks.limits.numbers import LimitError, times
-from shaped_attention.blocks.limits.shadows import Algebra, Matrix
+from shaped_attention.blocks.limits.small import Matrix
 
 
 def covariation(a: Algebra, first: Noise, second: Noise) -> Matrix:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from shaped_attention.blocks.limits.algebra import Algebra
 from shaped_attention.blocks.limits.copies import CopiedRows, project_copies
 from shaped_attention.blocks.limits.covariations import covariation
 from shaped_attention.blocks.limits.jets import Jet
@@ -35,7 +36,7 @@ from shaped_attention.blocks.limits.numbers import (
     times,
 )
 from shaped_attention.blocks.limits.rows import Rows
-from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
+from shaped_attention.blocks.limits.small import Matrix, Small
 from shaped_attention.numerics.primitives import cholesky, sqrt
 
 _EQUAL = 1e-8

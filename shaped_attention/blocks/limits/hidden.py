@@ -30,7 +30,7 @@ from shaped_attention.blocks.limits.numbers import LimitError, added, test_value
 from shaped_attention.blocks.limits.rotation_modes import modes_of_table
 from shaped_attention.blocks.limits.rows import Rows, aligned, inner, joined, known_gram
 from shaped_attention.blocks.limits.series import Series
-from shaped_attention.blocks.limits.shadows import Matrix, Small
+from shaped_attention.blocks.limits.small import Matrix, Small
 from shaped_attention.blocks.limits.sources import Source
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Extended
@@ -362,8 +362,8 @@ def _rotated(x: Rows, table: NDArray[Any]) -> Rows:
 
 def mean_square(function: Callable[[Any, Any], Any], s: Any) -> Series:
     """Return E f(g, s)^2 for a standard normal g, as a series: one token of variance 1."""
+    from shaped_attention.blocks.limits.algebra import Algebra
     from shaped_attention.blocks.limits.layer import Layer
-    from shaped_attention.blocks.limits.shadows import Algebra
 
     a = Algebra()
     layer = Layer(a, 1, 1)

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shaped_attention.blocks.limits.algebra import Algebra
 from shaped_attention.blocks.limits.covariations import covariation, entrywise_covariation
 from shaped_attention.blocks.limits.noise import Noise
 from shaped_attention.blocks.limits.numbers import Known, LimitError
 from shaped_attention.blocks.limits.series import Series
-from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
+from shaped_attention.blocks.limits.small import Matrix, Small
 from shaped_attention.libraries import Tensor
 from shaped_attention.numerics import primitives
 from shaped_attention.numerics.graph import Extended

@@ -18,12 +18,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from shaped_attention.blocks.limits.algebra import Algebra
 from shaped_attention.blocks.limits.jets import Jet
 from shaped_attention.blocks.limits.noise import Gaussian, Noise, Term
 from shaped_attention.blocks.limits.numbers import LimitError, test_value
 from shaped_attention.blocks.limits.rows import Rows
 from shaped_attention.blocks.limits.series import Series
-from shaped_attention.blocks.limits.shadows import Algebra
 from shaped_attention.blocks.limits.sources import Source, Space
 
 _WITH_AND_WITHOUT_NORM = "rows of a fixed number of columns are used with and without a norm"

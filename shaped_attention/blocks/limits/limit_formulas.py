@@ -16,7 +16,7 @@ from shaped_attention.blocks.limits.expressions import ONE
 from shaped_attention.blocks.limits.formulas import Sum, Symbol
 from shaped_attention.blocks.limits.noise import Gaussian, Term, gaussians
 from shaped_attention.blocks.limits.numbers import is_zero
-from shaped_attention.blocks.limits.shadows import Array, Small
+from shaped_attention.blocks.limits.small import Array, Small
 from shaped_attention.blocks.reasons import check_limit, limit_of
 from shaped_attention.checks import argument_error, check_count
 

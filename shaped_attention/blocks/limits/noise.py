@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from shaped_attention.blocks.limits.algebra import Algebra
 from shaped_attention.blocks.limits.numbers import (
     Coefficient,
     LimitError,
@@ -23,7 +24,7 @@ from shaped_attention.blocks.limits.numbers import (
     number_at,
     times,
 )
-from shaped_attention.blocks.limits.shadows import Algebra, Matrix, Small
+from shaped_attention.blocks.limits.small import Matrix, Small
 from shaped_attention.numerics.primitives import row_sums
 
 MIXED = (

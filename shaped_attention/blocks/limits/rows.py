@@ -15,7 +15,7 @@ from shaped_attention.numerics.graph import Extended
 
 if TYPE_CHECKING:
     from shaped_attention.blocks.limits.layer import Layer
-    from shaped_attention.blocks.limits.shadows import Small
+    from shaped_attention.blocks.limits.small import Small
 
 _TWO_FUNCTIONS = "two functions of the entries of the same rows meet; a rule exists for one"
 _MEANS = "means of rows follow from V only where they are subtracted from the rows"

@@ -8,7 +8,7 @@ from shaped_attention.blocks.limits.numbers import Coefficient, LimitError, test
 from shaped_attention.blocks.limits.series import Series
 
 if TYPE_CHECKING:
-    from shaped_attention.blocks.limits.shadows import Small
+    from shaped_attention.blocks.limits.small import Small
 
 
 class Space:

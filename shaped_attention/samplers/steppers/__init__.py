@@ -2,7 +2,8 @@
 
 A stepper moves paths and keeps nothing of them. It is one file, with a class derived from
 `Stepper`. `Paths` of `shaped_attention.samplers.paths` decides when a path steps, by how much, and
-where it stops; code that takes many steps in one call (`compiled`) decides this itself.
+where it stops, if the stepper takes single steps; code that takes many in one call decides this
+itself.
 
 The random numbers of a sample depend on its number only, so neither chunks of samples that move
 together nor threads change a result.
@@ -56,11 +57,7 @@ _PREFERRED_BY_TORCHSDE, _SMALLEST_BY_TORCHSDE = 2**17, 2**14
 
 
 class Stepper(ABC, Generic[X]):
-    """What moves the paths of a specification, on arrays of numpy or of torch.
-
-    `Paths` takes single steps by `moved`; a stepper with an `advance` of its own is `compiled`, and
-    needs neither this nor `absolute_sums`. Integrators need `drift_and_noise`, the clock `rate`.
-    """
+    """What moves the paths of a specification, on arrays of numpy or of torch."""
 
     name: ClassVar[str] = "torch"
     """What moves the paths, in words."""
@@ -70,9 +67,6 @@ class Stepper(ABC, Generic[X]):
 
     xp: ClassVar[Any] = np
     """The library of the arrays, of which `where` and `isnan` are used."""
-
-    compiled: ClassVar[bool] = False
-    """Whether `advance` takes many steps in one call, and does the bookkeeping of `Paths`."""
 
     host_waits: bool = True
     """Whether it is known without waiting for a device which paths move."""
@@ -156,37 +150,50 @@ class Stepper(ABC, Generic[X]):
         """Return the states (count, groups, m, c) in which paths with given factors start."""
         return states
 
+    @abstractmethod
     def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
         """Move paths towards a grid point; return whether the whole budget was used."""
-        paths.step(moves)
-        return False
-
-    def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:
-        """Return the states after a step from a grid point; rows that do not move are arbitrary."""
-        raise NotImplementedError
-
-    def drift_and_noise(self, paths: Paths, moving: X, point: int) -> tuple[X, X]:
-        """Return drift times step, and noise, of the limit."""
-        raise NotImplementedError
 
     def norms(self, paths: Paths, moving: X, least: float) -> X:
         """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
-        raise NotImplementedError
+        factors = self.factors(paths.state)
+        return self.array(np.linalg.norm((factors @ factors.mT).mean(axis=1), axis=(1, 2)))
 
     def absolute_sums(self, state: X) -> X:
         """Return the sums of absolute entries (rows,) in double precision."""
-        raise NotImplementedError
+        return self.array(np.abs(self.factors(state)).sum((-3, -2, -1)))
 
     def rate(self, name: Rate, paths: Paths, moving: X, point: int) -> Array:
-        """Return what the clock asks for at a grid point (rows,).
+        """Return what the clock asks for at a grid point (rows,); 0 for fixed steps.
 
         It is the speed, by which steps are shorter, or the spread, the variance rate of log |V|.
         """
-        raise NotImplementedError
+        return np.zeros(len(paths.grid))
 
 
 AnyStepper: TypeAlias = Stepper[Any]
 """A stepper on arrays of either library, whose arrays have no type in common."""
+
+
+class SingleStepper(Stepper[X]):
+    """A stepper that takes one step in a call; `Paths` does the bookkeeping."""
+
+    @abstractmethod
+    def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:
+        """Return the states after a step from a grid point; rows that do not move are arbitrary."""
+
+    def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
+        """Take one step."""
+        paths.step(self.moved, moves)
+        return False
+
+
+class SplitStepper(Stepper[X]):
+    """A stepper of the limit that gives drift and noise of a step apart, for integrators."""
+
+    @abstractmethod
+    def drift_and_noise(self, paths: Paths, moving: X, point: int) -> tuple[X, X]:
+        """Return drift times step, and noise."""
 
 
 class HostStepper(Stepper[Numpy]):

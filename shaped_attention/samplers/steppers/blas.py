@@ -16,7 +16,14 @@ from shaped_attention.numerics.operations.hidden import FEWEST_LARGE_TOKENS
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.threads import Team, one_thread
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import Array, HostStepper, Numpy, Rate
+from shaped_attention.samplers.steppers import (
+    Array,
+    HostStepper,
+    Numpy,
+    Rate,
+    SingleStepper,
+    SplitStepper,
+)
 
 if TYPE_CHECKING:
     from shaped_attention.numerics.plan import Plan
@@ -51,7 +58,7 @@ def stepper_of(spec: Specification) -> BlasStepper | None:
     return BlasStepper(spec) if large else None
 
 
-class BlasStepper(HostStepper):
+class BlasStepper(HostStepper, SingleStepper[Numpy], SplitStepper[Numpy]):
     """Paths of large matrices or large layers.
 
     If `weights` are asked for, a step of the chain also writes the entropies (rows, heads, m) of
@@ -137,10 +144,6 @@ class BlasStepper(HostStepper):
                     total = sum(factor @ factor.T for factor in factors)
                     norms[k] = weight * float(np.linalg.norm(total))
         return norms
-
-    def absolute_sums(self, state: Numpy) -> Array:
-        """Return the sums of absolute entries (rows,)."""
-        return np.abs(state).sum((-3, -2, -1))
 
 
 class Workspace:

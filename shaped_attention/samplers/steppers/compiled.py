@@ -9,7 +9,15 @@ import numpy as np
 
 from shaped_attention.numerics.mover import Mover
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import NEAR, SHIFT, Array, HostStepper, Mask, Numpy
+from shaped_attention.samplers.steppers import (
+    NEAR,
+    SHIFT,
+    Array,
+    HostStepper,
+    Mask,
+    Numpy,
+    SplitStepper,
+)
 
 if TYPE_CHECKING:
     from shaped_attention.samplers.paths import Paths
@@ -25,11 +33,10 @@ def stepper_of(spec: Specification) -> HostStepper | None:
     return ClockStepper(spec) if spec.method == "clock" else BlockStepper(spec)
 
 
-class BlockStepper(HostStepper):
+class BlockStepper(HostStepper, SplitStepper[Numpy]):
     """The chain, and the limit with a fixed step; a state is (blocks, entries of a path, lanes)."""
 
     name: ClassVar[str] = "compiled code"
-    compiled = True
 
     @cached_property
     def _code(self) -> Mover:
@@ -87,11 +94,6 @@ class BlockStepper(HostStepper):
         paths.alive &= alive | ~moving
         return work["drift"], work["noise"]
 
-    def norms(self, paths: Paths, moving: Numpy, least: float) -> Array:
-        """Return |V| (rows,)."""
-        factors = self.factors(paths.state)
-        return np.linalg.norm((factors @ factors.mT).mean(axis=1), axis=(1, 2))
-
 
 class ClockStepper(HostStepper):
     """The limit by the clock; paths that still move are gathered into blocks again and again.
@@ -100,7 +102,6 @@ class ClockStepper(HostStepper):
     """
 
     name: ClassVar[str] = BlockStepper.name
-    compiled = True
 
     @cached_property
     def _code(self) -> Mover:

@@ -31,7 +31,6 @@ class DeviceStepper(Stepper[Tensor]):
     """The chain, and the limit with a fixed step; the state is a tensor (paths, entries)."""
 
     name: ClassVar[str] = "compiled code on the device"
-    compiled = True
     host_waits = False
     together = 1
 

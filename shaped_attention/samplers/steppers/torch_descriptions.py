@@ -18,7 +18,14 @@ from shaped_attention.rows.step import State, covariance
 from shaped_attention.samplers.clock_step import clock_speed, clock_step, norm_spread
 from shaped_attention.samplers.memory import chunk_size, of_torch
 from shaped_attention.samplers.specification import Specification
-from shaped_attention.samplers.steppers import PREFERRED_ON_DEVICE, Array, Numpy, Rate, Stepper
+from shaped_attention.samplers.steppers import (
+    PREFERRED_ON_DEVICE,
+    Array,
+    Numpy,
+    Rate,
+    SingleStepper,
+    SplitStepper,
+)
 from shaped_attention.samplers.steps import Parts, chain_step, limit_step
 
 if TYPE_CHECKING:
@@ -37,7 +44,7 @@ _TOGETHER = 64
 """Rows of a batch on the CPU."""
 
 
-class TorchStepper(Stepper[Tensor]):
+class TorchStepper(SingleStepper[Tensor]):
     """A stepper on tensors of torch, whose states are factors (rows, groups, m, c).
 
     On the CPU a batch has a fixed number of rows, `size`: the order in which torch adds numbers can
@@ -99,7 +106,7 @@ class TorchStepper(Stepper[Tensor]):
         return torch.arange(paths.first, paths.first + len(paths.grid), device=self.device)
 
 
-class DescriptionStepper(TorchStepper):
+class DescriptionStepper(TorchStepper, SplitStepper[Tensor]):
     """The chain and the limit, by the descriptions of their blocks."""
 
     def bytes_of_one(self) -> float:

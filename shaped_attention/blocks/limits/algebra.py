@@ -1,24 +1,16 @@
-"""Small matrices whose entries depend on V, each with its value at one random test point.
-
-Whether a matrix is zero, the identity or known already is decided by its value at the test point,
-its shadow, so that no algebra of symbols is needed. Operations are done once, and not before their
-result is needed.
-"""
+"""Operations on small matrices, each done once, and not before its result is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shaped_attention.blocks.limits.known_matrices import KnownMatrices, key_of
 from shaped_attention.blocks.limits.numbers import (
-    OUTSIDE,
     Coefficient,
     Known,
-    LimitError,
     Point,
     added,
     identity_of,
@@ -28,160 +20,12 @@ from shaped_attention.blocks.limits.numbers import (
     test_value,
     times,
 )
+from shaped_attention.blocks.limits.small import Array, Matrix, Small
 from shaped_attention.numerics import primitives
 
-Array = NDArray[np.float64]
 
-_ZERO = 1e-13
-"""Largest entry of a shadow that is rounding."""
-
-_SAME = 1e-11
-"""Relative difference of shadows of the same matrix."""
-
-
-class Small:
-    """A matrix.
-
-    Attributes
-    ----------
-    shadow
-        Its value at the test point.
-    number
-        Its place among all matrices.
-    terms
-        The linear combination of other matrices that it is, or None.
-    origin
-        The operation that it is the result of otherwise, and its arguments, or None.
-    """
-
-    __slots__ = ("_make", "number", "origin", "shadow", "terms")
-
-    def __init__(
-        self, shadow: Array, make: Callable[[Point], Any] | None = None, number: int = -1
-    ) -> None:
-        self.shadow, self._make, self.number = shadow, make, number
-        self.terms: dict[Small, Coefficient] | None = None
-        self.origin: tuple[Hashable, tuple[Any, ...]] | None = None
-
-    @property
-    def constant(self) -> bool:
-        """Whether it does not depend on V."""
-        return self._make is None
-
-    def at(self, point: Point) -> Any:
-        """Return the matrix itself: a tensor, or a matrix of a graph."""
-        return point.constant(self.shadow) if self._make is None else point.value(self, self._make)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        rows, columns = self.shadow.shape
-        return rows, columns
-
-    @property
-    def combination(self) -> dict[Small, Coefficient]:
-        """The matrix as a linear combination, of itself if it is none."""
-        return {self: 1.0} if self.terms is None else self.terms
-
-    @property
-    def multiple(self) -> tuple[Coefficient, Small] | None:
-        """A number and a matrix of which it is the product, or None."""
-        if self.terms is None or len(self.terms) > 1:
-            return None
-        ((base, c),) = self.terms.items()
-        return c, base
-
-    def factors(self, name: str) -> tuple[Small, Small] | None:
-        """Return the factors of a product, "matmul" or "times"; None if it is none."""
-        return self.origin[1] if self.origin and self.origin[0] == name else None
-
-    @property
-    def outer(self) -> tuple[Small, Small] | None:
-        """A column and a row of which it is the product, or None."""
-        pair = self.factors("matmul")
-        return pair if pair and pair[0].shape[1] == 1 and min(self.shape) > 1 else None
-
-    @property
-    def is_outer(self) -> bool:
-        """Whether it is a sum of products of columns and rows."""
-        return all(x.outer for x in self.combination)
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether it is a constant identity matrix."""
-        rows, columns = self.shape
-        return self.constant and rows == columns and np.array_equal(self.shadow, np.eye(rows))
-
-    @property
-    def is_uniform(self) -> bool:
-        """Whether it is a constant with equal entries."""
-        return self.constant and bool(np.ptp(self.shadow) == 0.0)
-
-    @property
-    def entry(self) -> float:
-        """The entry of a uniform matrix."""
-        return float(self.shadow[0, 0])
-
-
-Matrix: TypeAlias = Small | None
-"""A matrix; None is a matrix of zeros."""
-
-
-class Algebra:
+class Algebra(KnownMatrices):
     """Operations on small matrices."""
-
-    def __init__(self) -> None:
-        self._results: dict[Any, tuple[Matrix, tuple[Any, ...]]] = {}
-        self._places: dict[Any, dict[Small, float]] = {}
-        self._count = 0
-
-    def constant(self, entries: Any) -> Matrix:
-        """Return a matrix that does not depend on V."""
-        return self.known(np.array(entries, dtype=np.float64), None)
-
-    def zeros(self, shape: tuple[int, int]) -> Small:
-        """Return zeros as a matrix, where a function needs a point."""
-        return Small(np.zeros(shape))
-
-    def identity(self, size: int) -> Small:
-        """Return the identity matrix."""
-        found = self.constant(np.eye(size))
-        assert found is not None
-        return found
-
-    def ones(self, rows: int, columns: int) -> Small:
-        """Return a matrix of ones."""
-        found = self.constant(np.ones((rows, columns)))
-        assert found is not None
-        return found
-
-    def known(self, shadow: Array, make: Callable[[Point], Any] | None) -> Matrix:
-        """Return the matrix with this shadow that exists already, or a new one; None for zero."""
-        if not np.isfinite(shadow).all():
-            raise LimitError(OUTSIDE)
-        if not np.abs(shadow).max(initial=0.0) > _ZERO:
-            return None
-        found = self._alike(shadow, make is None)
-        if found is not None:
-            return found
-        new = Small(shadow, make, self._count)
-        self._places.setdefault(shadow.shape, {})[new] = _place(shadow)
-        self._count += 1
-        return new
-
-    def _alike(self, shadow: Array, constant: bool = False) -> Matrix:
-        """Return the matrix with this shadow, if there is one; a constant one for a constant."""
-        place = _place(shadow)
-        for x, other in self._places.get(shadow.shape, {}).items():
-            if abs(place - other) > _SAME * (1.0 + abs(place)) or (constant and not x.constant):
-                continue
-            if (np.abs(x.shadow - shadow) <= _ZERO + _SAME * np.abs(shadow)).all():
-                return x
-        return None
-
-    def result(self, name: Hashable, args: tuple[Any, ...], value: Matrix) -> None:
-        """Say what an operation gives."""
-        self._results[_key(name, args)] = value, args
 
     def run(
         self, name: Hashable, args: tuple[Any, ...], shadow: Callable[..., Array],
@@ -191,8 +35,8 @@ class Algebra:
 
         With `turned` it may be the transpose of what is known.
         """
-        key = _key(name, args)
-        if key not in self._results:
+        key = key_of(name, args)
+        if key not in self.results:
             tests = (x.shadow if isinstance(x, Small) else test_value(x) for x in args)
             fixed = all(
                 x.constant if isinstance(x, Small) else not isinstance(x, Known) for x in args
@@ -205,15 +49,15 @@ class Algebra:
 
             value = np.asarray(shadow(*tests))
             other: Matrix = None
-            if turned and not fixed and self._alike(value) is None:
-                other = self._alike(value.T.copy())
-            new, first = self.transposed(other), self._count
+            if turned and not fixed and self.alike(value) is None:
+                other = self.alike(value.T.copy())
+            new, first = self.transposed(other), self.count
             if new is None:
                 new = self.known(value, None if fixed else make)
             if new is not None and not fixed and new.number == first:
                 new.origin = name, args
-            self._results[key] = new, args  # the arguments stay alive: keys have their ids
-        return self._results[key][0]
+            self.results[key] = new, args  # the arguments stay alive: keys have their ids
+        return self.results[key][0]
 
     def entrywise(self, function: Callable[..., Any], x: Small, name: Hashable) -> Matrix:
         """Return a function of the entries, also of arrays, which `name` tells from others."""
@@ -233,15 +77,15 @@ class Algebra:
             if isinstance(c, float | int) and abs(c - 1.0) < 1e-15:
                 return base
         key = ("sum", *((id(x), identity_of(c)) for x, c in terms.items()))
-        if key in self._results:
-            return self._results[key][0]
+        if key in self.results:
+            return self.results[key][0]
         shadow = sum(test_value(c) * x.shadow for x, c in terms.items())
         fixed = all(x.constant and not isinstance(c, Known) for x, c in terms.items())
-        first = self._count
+        first = self.count
         found = self.known(np.asarray(shadow), None if fixed else lambda at: _sum(terms, at))
         if found is not None and not fixed and found.number == first:
             found.terms = terms
-        self._results[key] = found, tuple(terms)
+        self.results[key] = found, tuple(terms)
         return found
 
     def _with_one_constant(self, terms: dict[Small, Coefficient]) -> dict[Small, Coefficient]:
@@ -466,17 +310,3 @@ def _sum(terms: dict[Small, Coefficient], point: Point) -> Any:
         part = part if isinstance(number, float | int) and number == 1.0 else number * part
         total = part if total is None else total + part
     return total
-
-
-@lru_cache(maxsize=256)
-def _weights(size: int) -> Array:
-    """Return numbers with which a sum of entries tells matrices apart."""
-    return np.random.default_rng(size).uniform(0.5, 1.5, size) / size
-
-
-def _place(shadow: Array) -> float:
-    return float(shadow.ravel() @ _weights(shadow.size))
-
-
-def _key(name: Any, args: tuple[Any, ...]) -> Any:
-    return name, *(id(x) if isinstance(x, Small) else identity_of(x) for x in args)
