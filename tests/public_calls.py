@@ -160,7 +160,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             sa.lazy.Factors, {"left": SPACE.normal(1), "right": SPACE.normal(1)},
         ),
         "lazy.Layers": (sa.lazy.Layers, {"layer": LAYER, "depth": 2}),
-        "lazy.jvp": (sa.lazy.jvp, {"function": lambda x: 2 * x, "x": X, "tangent": X}),
         "lazy.vjp": (sa.lazy.vjp, {"function": lambda x: 2 * x, "x": X}),
         "lazy.Matrix": (sa.lazy.Matrix, {"a": SPACE, "b": SPACE, "std": 1.0}),
         "lazy.Rows": (

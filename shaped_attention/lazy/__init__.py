@@ -10,7 +10,7 @@ these rows, so the cost does not depend on the width, in forward and backward pa
 steps. See `matrices` for the law and its proof.
 """
 
-from shaped_attention.lazy.derivatives import jvp, vjp
+from shaped_attention.lazy.derivatives import vjp
 from shaped_attention.lazy.layers import Layers
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.matrices import Matrix
@@ -19,4 +19,4 @@ from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.spaces import Sum
 from shaped_attention.rows.tape import Tape
 
-__all__ = ["Factors", "Layers", "Matrix", "Rows", "Space", "Sum", "Tape", "jvp", "vjp"]
+__all__ = ["Factors", "Layers", "Matrix", "Rows", "Space", "Sum", "Tape", "vjp"]

@@ -9,7 +9,6 @@ from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.networks import through_layer
 from shaped_attention.lazy.parameters import Parameter
 from shaped_attention.lazy.weights import Weights
-from shaped_attention.rows.coordinates import Vectors
 from shaped_attention.rows.rows import Rows
 
 
@@ -50,7 +49,7 @@ class Layers:
 
     def __call__(self, x: Rows) -> Rows:
         """Return the rows after the layers."""
-        if not isinstance(x, Vectors):
+        if not isinstance(x, Rows):
             raise argument_error("x", "rows of a lazy.Space", x)
         source = x.space.source
         if self._weights is None:

@@ -14,7 +14,6 @@ from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.parameters import Parameter
 from shaped_attention.lazy.side_by_side import SideBySide, ZeroMatrix
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.lazy.tangent_rows import RowsWithTangent, has_tangent
 from shaped_attention.rows.joining import members
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
@@ -100,20 +99,16 @@ class Weights(dict[str, Parameter]):
         products: dict[int, tuple[Rows, Rows]] = {}
 
         def project(x: Any, columns: int, kind: str | None = None, head: int = 0) -> Any:
-            if isinstance(x, RowsWithTangent):
-                return RowsWithTangent(project(x.both, columns, kind, head))
             check_count("columns", columns)
             check_new_name(taken, kind, head)
             number = next(numbers)
             own, group = f"{name}.{number}", groups.get(number)
             if isinstance(x, Plain):
                 # A bias is the product of the number 1 with a matrix of one row.
-                size, constant = x.shape[-1], not (differentiable(x) or has_tangent(x))
+                size, constant = x.shape[-1], not differentiable(x)
                 entries = x if constant else self.source.constant(np.eye(size))
                 rows = new_rows(Frame(size, self.source, explicit=True), entries)
                 result = self.product(rows, Open(columns, self.source), own, hidden=size > 1)
-                if has_tangent(x):
-                    return x @ RowsWithTangent.of(result, 0.0 * result)
                 return result if constant else x @ result
             if group is not None and group.norm_bias:
                 if group.norm_bias not in shifted:

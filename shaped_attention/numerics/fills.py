@@ -83,10 +83,17 @@ def fill_wishart(out: Array, dof: int, key: Words, paths: Words, slots: tuple[in
     below, diagonal = np.empty((samples, m * (m - 1) // 2)), np.empty((samples, m))
     fill_normals(below, key, paths, slots[0])
     fill_chi(diagonal, dof, key, paths, slots[1])
-    rows = np.arange(m)
     out.fill(0.0)
-    out[:, rows, rows] = diagonal
-    out[:, *np.tril_indices(m, -1)] = below
+    flat = out.reshape(samples, m * m)
+    flat[:, :: m + 1] = diagonal
+    flat[:, _below(m)] = below
+
+
+@cache
+def _below(m: int) -> NDArray[np.int64]:
+    """Return the places of the entries below the diagonal, row by row."""
+    rows, columns = np.tril_indices(m, -1)
+    return rows * m + columns
 
 
 @cache

@@ -15,20 +15,16 @@ from shaped_attention.rows.values import Plain, pieces
 Parts = tuple[Plain, ...]
 
 
-class Vectors(Extended):
-    """What takes part in operations on rows: rows, also with a tangent."""
-
-    linear: Any = None
-    """What they are linear in, if nothing is drawn."""
-
-
-class Coordinates(Vectors):
+class Coordinates(Extended):
     """r vectors of a space for each sample, by their coordinates; `shape` is (samples, r, n).
 
     A projection is drawn lazily, by `make`: its first use decides whether its space is explicit,
     part of another, or neither. All numbers are keyed: the order in which they are drawn does not
     matter.
     """
+
+    linear: Any = None
+    """What they are linear in, if nothing is drawn."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.entrywise import sign, sqrt
-from shaped_attention.rows.coordinates import Coordinates, Vectors
+from shaped_attention.rows.coordinates import Coordinates
 from shaped_attention.rows.hidden import Hidden, is_mixed
 from shaped_attention.rows.spaces import Frame, RowsError, unify
 from shaped_attention.rows.tape import add_gradient, give, recording
@@ -31,9 +31,6 @@ def explicit_space(rows: Coordinates) -> Frame:
 
 def explicitly(function: Callable[..., Tensor], *args: Any, **named: Any) -> Any:
     """Apply a function of entries, in torch, to operands of which some are rows."""
-    for x in args:
-        if isinstance(x, Vectors) and not isinstance(x, Coordinates):
-            return x.of_entries(function, args, named)  # type: ignore[attr-defined]
     operands = [x for x in args if isinstance(x, Coordinates)]
     inside = [y for x in (*args, *named.values()) if isinstance(x, list | tuple) for y in x]
     if not operands or any(isinstance(x, Coordinates) for x in (*inside, *named.values())):

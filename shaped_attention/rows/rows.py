@@ -14,15 +14,15 @@ gelu(x), x * y, x @ A          functions of entries, as x.entries(): the space b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import add, matmul, mul
-from typing import Any
+from operator import add, matmul, mul, truediv
+from typing import Any, Protocol
 
 import numpy as np
 
 from shaped_attention.checks import shown
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.graph import Matrix
-from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums
+from shaped_attention.numerics.primitives import column_sums, row_squares, row_sums, sqrt
 from shaped_attention.numerics.scalars import Scalar
 from shaped_attention.rows.coordinates import (
     Coordinates,
@@ -33,9 +33,9 @@ from shaped_attention.rows.coordinates import (
     pairs,
     total,
 )
-from shaped_attention.rows.entries import explicit_space, explicitly
+from shaped_attention.rows.entries import explicit_space, explicitly, reciprocal
 from shaped_attention.rows.hidden import Hidden
-from shaped_attention.rows.operators import Multiplier, Operators
+from shaped_attention.rows.primitive_functions import of_primitive
 from shaped_attention.rows.spaces import AnySpace, RowsError, unify
 from shaped_attention.rows.tape import (
     Rule,
@@ -49,7 +49,14 @@ from shaped_attention.rows.undrawn import Linear, root_of
 from shaped_attention.rows.values import Plain, differentiable, is_number, split
 
 
-class Rows(Operators, Coordinates):
+class Multiplier(Protocol):
+    """What rows can be multiplied by: a matrix, its transpose, or the transpose of rows."""
+
+    def after(self, x: Rows) -> Any:
+        """Return the product of rows with it."""
+
+
+class Rows(Coordinates):
     """r vectors of a space for each sample; `shape` is (samples, r, n).
 
     They are made by `Space.normal`, by `Space.rows` and by operations. `linear` are rows of which
@@ -95,6 +102,28 @@ class Rows(Operators, Coordinates):
             self.space = unify(self.space, tokens)
         return self
 
+    def plain(self, value: Any) -> Any:
+        """Return a plain operand, an array as a tensor; raise ValueError if samples differ."""
+        source = self.space.source
+        if isinstance(value, np.ndarray):
+            return source.constant(value)
+        if isinstance(value, Tensor) and value.dim() > 2 and len(value) not in (1, source.samples):
+            raise RowsError(
+                f"the first dimension of a tensor that is combined with rows must be 1, or the "
+                f"number of samples, {source.samples}; got shape {tuple(value.shape)}"
+            )
+        return value
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), named: Any = None
+    ) -> Any:
+        from shaped_attention.rows.torch_functions import of_rows
+
+        return of_rows(function, args, dict(named or {}))
+
+    run_primitive = of_primitive
+
     def __getattr__(self, name: str) -> Any:
         kind = type(self).__name__
         if name.startswith("_") or not hasattr(torch.Tensor, name):
@@ -133,7 +162,7 @@ class Rows(Operators, Coordinates):
         return drawn_later(Rows, self.space, count, make, rule, needs)
 
     def __add__(self, other: Any) -> Rows:
-        other = self._plain(other)
+        other = self.plain(other)
         if not isinstance(other, Rows | Tensor | Matrix | Scalar | int | float | np.number):
             return NotImplemented
         if isinstance(other, int | float) and other == 0.0:
@@ -191,7 +220,7 @@ class Rows(Operators, Coordinates):
         return Rows(self.space, tuple(column_sums(part) for part in self.parts))
 
     def __mul__(self, factor: Any) -> Rows:
-        other: Any = self._plain(factor)
+        other: Any = self.plain(factor)
         if not isinstance(other, Rows | Tensor | Matrix | Scalar | int | float | np.number):
             return NotImplemented
         if isinstance(other, Rows) and (self.shape[-1] == 1) != (other.shape[-1] == 1):
@@ -222,9 +251,23 @@ class Rows(Operators, Coordinates):
 
     __radd__ = __add__
 
+    def __truediv__(self, other: Any) -> Rows:
+        if isinstance(other, Rows):
+            return explicitly(truediv, self, other)
+        if isinstance(self.linear, Linear) and isinstance(other, float | int):
+            # sqrt n over sqrt n is 1, but sqrt n times 1 / sqrt n need not be.
+            return self.pending(self.space, self.shape[1], self.linear.over(other))
+        return self * (1.0 / other)
+
+    def __rtruediv__(self, other: Any) -> Rows:
+        return explicitly(reciprocal, self) * other
+
+    def __pow__(self, power: float) -> Rows:
+        return explicitly(pow, self, power)
+
     def __rmatmul__(self, mixing: Any) -> Rows:
         """Mix the rows by a plain matrix."""
-        mixing = self._plain(mixing)
+        mixing = self.plain(mixing)
         if not isinstance(mixing, Tensor | Matrix):
             raise RowsError(
                 "only plain matrices mix rows (A @ x); a Matrix W multiplies them as x @ W"
@@ -248,10 +291,21 @@ class Rows(Operators, Coordinates):
             [self], mixing.shape[-2], lambda part: plain @ part, rule, differentiable(mixing)
         )
 
+    def repeated(self, count: int) -> Rows:
+        """Return a single row as often as asked for, or as many rows as they are."""
+        return self if self.shape[1] == count else self.__rmatmul__(np.ones((count, 1)))
+
+    @property
+    def mT(self) -> Columns:
+        """The transpose, for ``x @ y.mT``."""
+        return Columns(self)
+
+    T = mT
+
     # From rows to plain matrices.
 
     def __matmul__(self, other: Multiplier | Tensor) -> Any:
-        other = self._plain(other)
+        other = self.plain(other)
         if isinstance(other, Tensor | Matrix):
             return explicitly(matmul, self, other)
         if not hasattr(other, "after"):
@@ -283,6 +337,10 @@ class Rows(Operators, Coordinates):
         value = total([row_squares(part) for part in self.parts])
         return leaf(value, self.needs_gradient, lambda g: add_gradient(self, (2.0 * g) * self))
 
+    def norm(self) -> Any:
+        """Return the lengths of the rows."""
+        return sqrt(self.squares())
+
     def mean(self, dim: int = -1, keepdim: bool = True) -> Any:
         """Return the means of the entries of each row."""
         if dim not in (-1, 2) or not keepdim:
@@ -297,3 +355,16 @@ class Rows(Operators, Coordinates):
         space = explicit_space(self)
         (value,) = self.parts
         return leaf(value, self.needs_gradient, lambda g: add_gradient(self, Rows(space, (g,))))
+
+    def new_full(self, size: Sequence[int], value: float) -> Tensor:
+        """Return a plain matrix of equal entries, as tensors do."""
+        return self.space.source.constant(np.full(tuple(size)[-2:], value))
+
+
+class Columns:
+    """The transpose of rows, which is multiplied by rows: ``x @ y.mT``."""
+
+    __torch_function__ = Rows.__torch_function__
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.after = rows, rows.transposed_after

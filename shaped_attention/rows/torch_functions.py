@@ -10,7 +10,7 @@ from typing import Any
 from shaped_attention.checks import shown
 from shaped_attention.libraries import torch
 from shaped_attention.numerics.operations.registry import operands_of
-from shaped_attention.rows.coordinates import Coordinates, Vectors
+from shaped_attention.rows.coordinates import Coordinates
 from shaped_attention.rows.entries import explicitly
 from shaped_attention.rows.joining import joined
 from shaped_attention.rows.spaces import RowsError
@@ -19,7 +19,7 @@ from shaped_attention.rows.spaces import RowsError
 def of_rows(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Return a function of torch of rows: as operators of rows, or of their entries."""
     args = (*args, *(named.pop(key) for key in _OPERANDS if key in named))
-    if not any(isinstance(x, Vectors) for x in operands_of((*args, *named.values()))):
+    if not any(isinstance(x, Coordinates) for x in operands_of((*args, *named.values()))):
         raise RowsError(
             f"{function.__name__} needs rows: a Matrix multiplies rows only, x @ W; Space.rows "
             "makes rows of a tensor"
@@ -31,7 +31,7 @@ def of_rows(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str
 
 
 def _product(left: Any, right: Any) -> Any:
-    if isinstance(right, Vectors) and not isinstance(left, Vectors):
+    if isinstance(right, Coordinates) and not isinstance(left, Coordinates):
         return right.__rmatmul__(left)  # type: ignore[attr-defined]
     return left @ right
 
@@ -39,19 +39,18 @@ def _product(left: Any, right: Any) -> Any:
 def _sum(left: Any, right: Any, alpha: float = 1.0) -> Any:
     # The sum of a tensor and rows would come back here.
     right = right if alpha == 1.0 else alpha * right
-    return left + right if isinstance(left, Vectors) else right + left
+    return left + right if isinstance(left, Coordinates) else right + left
 
 
 def _together(rows: Any, dim: int = 0) -> Any:
     """Put rows beside each other, or below each other, as torch's `cat`."""
     for x in rows:
-        if not isinstance(x, Vectors):
+        if not isinstance(x, Coordinates):
             raise RowsError(
                 f"rows are joined with rows only; got {shown(x)}; Space.rows makes rows of a tensor"
             )
     if dim not in (1, -2):
-        other = next((x for x in rows if not isinstance(x, Coordinates)), None)
-        return joined(rows, dim) if other is None else other.joined(rows, dim)
+        return joined(rows, dim)
     source = rows[0].space.source
     counts = [x.shape[1] for x in rows]
     eye = torch.eye(sum(counts), dtype=source.dtype, device=source.device)
@@ -74,11 +73,11 @@ _LINEAR: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("add", "radd"), _sum),
     **dict.fromkeys(("sub", "subtract"), lambda x, y, alpha=1.0: _sum(x, -y, alpha)),
     **dict.fromkeys(
-        ("mul", "rmul", "multiply"), lambda x, y: x * y if isinstance(x, Vectors) else y * x
+        ("mul", "rmul", "multiply"), lambda x, y: x * y if isinstance(x, Coordinates) else y * x
     ),
     **dict.fromkeys(
         ("div", "divide", "true_divide", "truediv"),
-        lambda x, y: x / y if isinstance(x, Vectors) else y.__rtruediv__(x),
+        lambda x, y: x / y if isinstance(x, Coordinates) else y.__rtruediv__(x),
     ),
     **dict.fromkeys(("neg", "negative"), lambda x: -x),
     **dict.fromkeys(("cat", "concat", "concatenate"), _together),

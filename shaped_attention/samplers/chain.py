@@ -49,8 +49,8 @@ def simulate_chain(
 ) -> xr.Dataset:
     """Sample the covariances of finite networks exactly, without their weight matrices.
 
-    The law is that of `simulate_network` with the same arguments. Compiled code runs on the CPU in
-    float64, torch otherwise; both use the same random numbers and agree to rounding.
+    The law is that of `simulate_network` with the same arguments. Compiled code runs on the
+    CPU, torch on other devices; both use the same random numbers and agree to rounding.
 
     Parameters
     ----------

@@ -8,7 +8,6 @@ _FORGETTING = "shaped_attention/lazy/forgetting.py"
 _MATRICES = "shaped_attention/lazy/matrices.py"
 _ROWS = "shaped_attention/rows/rows.py"
 _SPACES = "shaped_attention/rows/spaces.py"
-_TANGENT_ROWS = "shaped_attention/lazy/tangent_rows.py"
 _ALL_GRADIENTS = "test_lazy_rules.py::test_gradients_are_those_of_torch"
 
 LAZY = [
@@ -207,34 +206,6 @@ LAZY = [
         "outside = concatenate([inside * (1.0 - there), outside])",
         "outside = concatenate([inside / (1.0 - there), outside])",
         ("test_gradient_norms.py::test_laws_are_those_of_explicit_networks[shaped]",),
-    ),
-    Mutant(
-        "lazy-tangents-of-scores-on-one-side",
-        _TANGENT_ROWS,
-        "change = whole[:, r:, :q] + whole[:, :r, q:]",
-        "change = whole[:, r:, :q] + whole[:, r:, :q]",
-        ("test_lazy_derivatives.py::test_products_are_those_of_torch",),
-    ),
-    Mutant(
-        "lazy-tangents-of-mixing-forgotten",
-        _TANGENT_ROWS,
-        "torch.cat([tangent, value], -1)], -2) @ self.both",
-        "torch.cat([0.0 * tangent, value], -1)], -2) @ self.both",
-        ("test_lazy_derivatives.py::test_products_are_those_of_torch",),
-    ),
-    Mutant(
-        "lazy-tangents-of-lengths-halved",
-        _TANGENT_ROWS,
-        "2.0 * changes[..., None]",
-        "changes[..., None]",
-        ("test_lazy_derivatives.py::test_products_are_those_of_torch",),
-    ),
-    Mutant(
-        "lazy-tangents-of-scales-forgotten",
-        _TANGENT_ROWS,
-        "x * tangent + self.tangent * value",
-        "self.tangent * value",
-        ("test_lazy_derivatives.py::test_products_are_those_of_torch",),
     ),
     Mutant(
         "lazy-graph-of-the-loss-freed",

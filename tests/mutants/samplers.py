@@ -123,8 +123,8 @@ SAMPLERS = [
     Mutant(
         "bartlett-rows-that-begin-with-the-same-numbers",
         "shaped_attention/numerics/fills.py",
-        "np.tril_indices(m, -1)] = below",
-        "np.tril_indices(m, -1)] = below[:, np.tril_indices(m, -1)[1]]",
+        "flat[:, _below(m)] = below",
+        "flat[:, _below(m)] = below[:, np.tril_indices(m, -1)[1]]",
         ("test_numbers.py::test_draws_are_the_same_with_and_without_the_compiled_generator[70]",),
     ),
     Mutant(
