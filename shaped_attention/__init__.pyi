@@ -4,7 +4,6 @@ from .architectures.describe import describe
 from .architectures.layer_summary import model_summary
 from .architectures.model import Embedding, Model, Norm
 from .architectures.reading import model_from_config
-from .architectures.simulate import simulate_model
 from .architectures.verdict import verdict
 from .blocks import (
     Block,
@@ -28,6 +27,7 @@ from .lazy.optimizers import SGD, Muon
 from .lazy.tangent_kernel import neural_tangent_kernel
 from .lazy.training import simulate_training
 from .libraries import __version__
+from .models.simulate import simulate_model
 from .numerics.covariance import (
     correlations,
     covariance_of,

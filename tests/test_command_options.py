@@ -124,7 +124,7 @@ def test_other_failures_have_exit_status_1(error, tmp_path, monkeypatch):
         raise error
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("shaped_attention.architectures.simulate.simulate_model", fail)
+    monkeypatch.setattr("shaped_attention.models.simulate.simulate_model", fail)
     result = invoke("model", "gpt2")
     assert result.exit_code == 1
     assert result.stderr == f"Error: {error}\n"
@@ -137,7 +137,7 @@ def test_defects_are_not_hidden(tmp_path, monkeypatch):
         raise ZeroDivisionError
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("shaped_attention.architectures.simulate.simulate_model", fail)
+    monkeypatch.setattr("shaped_attention.models.simulate.simulate_model", fail)
     assert isinstance(invoke("model", "gpt2").exception, ZeroDivisionError)
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from shaped_attention import load
 from shaped_attention.architectures.layer_summary import model_summary
-from shaped_attention.architectures.simulate import simulate_model
+from shaped_attention.models.simulate import simulate_model
 from shaped_attention.architectures.verdict import summary_table, verdict
 from shaped_attention.commands.main import main
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.architectures.fields import Fields, field_error
 from shaped_attention.architectures.layer_types import Kind, Kinds, all_full, mask_of, shortest
 from shaped_attention.architectures.model import Embedding, Model, Norm
@@ -165,6 +166,7 @@ class Family:
         return Model(
             fields.get("model_type"), sizes.width, sizes.depth, Pattern(layers), start,
             norm if details.final and place != "after" else None, details.approximations,
+            deviations=Deviations.alike(sizes.std, details.last_std),
         )  # fmt: skip
 
     def _sizes(self, fields: Fields) -> Sizes:
@@ -187,10 +189,11 @@ class Family:
         """Return the shortest list of layers that repeats."""
         n, _, heads, keys, size, std = sizes
         name, multiple = self.hidden
+        stds = Deviations.alike(std, details.last_std)
         hidden = mlp(
-            n, std, fields.count(name, default=multiple and multiple * n),
+            n, stds, fields.count(name, default=multiple and multiple * n),
             ACTIVATIONS[fields.choice(*self.activation, ACTIVATIONS)],
-            gated=self.gated, out_std=details.last_std,
+            gated=self.gated,
         )  # fmt: skip
         parallel = self.parallel if isinstance(self.parallel, bool) else fields.flag(*self.parallel)
         logits = size**-0.5 if details.logits is None else details.logits
@@ -199,7 +202,7 @@ class Family:
             # Read even if the layer is not rotated, so that the fields are checked.
             rope = self.rope(fields, size, kind.attention)
             seeing = attention(
-                n, std, heads, size, kv_heads=keys, out_std=details.last_std,
+                n, stds, heads, size, kv_heads=keys,
                 logit_scale=logits / kind.divisor, softcap=details.softcap,
                 qk_norm=QKNorm(self.qk_norm, norm.eps) if self.qk_norm else None,
                 mask=self.mask(fields, kind.attention),

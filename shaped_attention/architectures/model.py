@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block, Layer, blocks_of, pattern_of
 from shaped_attention.blocks.normalised import NORMS
@@ -147,6 +148,8 @@ class Model:
         Lists with one entry per layer, which were continued or cut when the depth was changed.
     name
         Name for tables and figures.
+    deviations
+        Standard deviations of the matrices of every layer; None if they are not known.
     config
         The configuration that was read, if there is one; records of results hold it. Comparisons of
         models ignore it.
@@ -162,6 +165,7 @@ class Model:
     unused: tuple[str, ...] = field(default=(), compare=False)
     adapted: tuple[str, ...] = field(default=(), compare=False)
     name: str = field(default="", compare=False)
+    deviations: Deviations | None = None
     config: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

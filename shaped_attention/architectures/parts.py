@@ -7,7 +7,7 @@ if the factors are collected in the weight of the branch and in the temperature:
 - attention: gamma = sigma_V sqrt(n) sigma_O sqrt(H d_h), and the logits s q k^T, with
   q = sigma_Q sqrt(n) times the package's q, have tau_0 = 1 / (s sigma_Q sigma_K n sqrt(d_h)).
   QK-norm divides queries and keys by their root mean square, so that tau_0 = 1 / (s sqrt(d_h)) and
-  its eps is divided by sigma^2 n;
+  its eps is divided by sigma_Q sigma_K n, if these are equal;
 - MLP: phi(sigma_1 sqrt(n) z) with the mean square 1/c at V_aa = 1, so that
   gamma = sigma_2 sqrt(d / c); a gated unit is multiplied by sigma_1 sqrt(n) u;
 - a norm behind the branch removes gamma: the eps of that norm is divided by gamma^2.
@@ -19,6 +19,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.architectures.fields import field_error
 from shaped_attention.architectures.model import Norm
 from shaped_attention.blocks.attention import ShapedAttention
@@ -30,24 +31,23 @@ from shaped_attention.blocks.parameters import value_at
 
 def attention(
     width: int,
-    std: float,
+    stds: Deviations,
     heads: int,
     head_size: int,
     *,
-    out_std: float | None = None,
     logit_scale: float | None = None,
     qk_norm: QKNorm | None = None,
     skip: float | None = 1.0,
     **options: Any,
 ) -> ShapedAttention:
-    """Return softmax attention whose weights have the standard deviations `std` and `out_std`.
+    """Return softmax attention whose weights have given standard deviations.
 
     Parameters
     ----------
     width, heads, head_size
         Numbers n, H and d_h.
-    std, out_std
-        Standard deviations of W_Q, W_K, W_V, and of W_O (by default the same).
+    stds
+        Standard deviations of W_Q, W_K, W_V and W_O.
     logit_scale
         Factor s of the logits; by default 1 / sqrt(d_h).
     qk_norm
@@ -55,11 +55,10 @@ def attention(
     skip, options
         Further fields of `ShapedAttention`.
     """
-    last = std if out_std is None else out_std
-    inner = std**2 * width
+    inner = stds.queries * stds.keys * width
     scale = head_size**-0.5 if logit_scale is None else logit_scale
     return ShapedAttention(
-        gamma=math.sqrt(inner * heads * head_size) * last,
+        gamma=stds.values * math.sqrt(width * heads * head_size) * stds.output,
         tau0=1.0 / (scale * math.sqrt(head_size) * (1.0 if qk_norm else inner)),
         heads=heads,
         head_size=head_size,
@@ -75,25 +74,24 @@ def attention(
 
 def mlp(
     width: int,
-    std: float,
+    stds: Deviations,
     hidden: int,
     activation: str,
     *,
     gated: bool = False,
-    out_std: float | None = None,
     skip: float | None = 1.0,
 ) -> ShapedMLP:
-    """Return an MLP whose first and last weights have the standard deviations `std`, `out_std`."""
-    inner = std * math.sqrt(width)
+    """Return an MLP whose weights have given standard deviations."""
+    inner = (stds.gate if gated else stds.up) * math.sqrt(width)
     if not 1e-6 <= inner <= 100.0:
         what = "such that the inputs of the hidden units have a standard deviation in [1e-06, 100]"
         raise field_error("initializer_range", f"{what} at width {width}", inner)
     unit = ShapedMLP(
         1.0, activation=activation, hidden=hidden, gated=gated, input_scale=inner, skip=1.0
     )
-    last = std if out_std is None else out_std
-    root = math.sqrt(hidden * unit.mean_square(width))
-    return replace(unit, gamma=last * root * (inner if gated else 1.0), skip=skip)
+    weight = stds.down * math.sqrt(hidden * unit.mean_square(width))
+    gate = stds.up * math.sqrt(width) if gated else 1.0
+    return replace(unit, gamma=weight * gate, skip=skip)
 
 
 def normed(block: Any, place: str, norm: Norm, weight: float = 1.0) -> Normalised:

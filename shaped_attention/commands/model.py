@@ -122,9 +122,9 @@ def _run(
     progress: bool | None,
 ) -> None:
     from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, model_summary
-    from shaped_attention.architectures.simulate import simulate_model
     from shaped_attention.architectures.verdict import compared, summary_table, verdict
     from shaped_attention.io.storage import check_writable
+    from shaped_attention.models.simulate import simulate_model
     from shaped_attention.results.files import save
 
     if every is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
-from shaped_attention.blocks.base import Block, needs_means
+from shaped_attention.blocks.base import needs_means
 from shaped_attention.lazy.forgetting import Border
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.networks import start_of, through_layer
@@ -25,13 +26,18 @@ from shaped_attention.samplers.specification import Specification
 class LayerGradients(NamedTuple):
     """Gradients of a layer: of its matrices, by name, and of the tokens that enter it.
 
-    A list has one entry for each gradient that was taken back. A name is "block.matrix".
+    A list has one entry for each gradient that was taken back. A name is "block.matrix", or that of
+    a library. `sizes` are the numbers of entries of the matrices.
     """
 
     number: int
     weights: dict[str, list[Factors]]
+    sizes: dict[str, int]
     entering: list[Rows]
 
+
+Through: TypeAlias = Callable[[Rows, int, Weights], Rows]
+"""Takes tokens through the layer of a number, whose matrices are in the weights."""
 
 Measure: TypeAlias = Callable[[LayerGradients], dict[str, Any]]
 """What is kept of the gradients of a layer: plain matrices by name."""
@@ -44,14 +50,13 @@ class PassedLayer:
     """
 
     def __init__(
-        self, tokens: Rows, blocks: Sequence[Block], number: int, depth: int, source: Source,
-        with_ones: bool,
-    ) -> None:  # fmt: skip
+        self, tokens: Rows, through: Through, number: int, source: Source, with_ones: bool
+    ) -> None:
         self._tokens, self._number, self.source = tokens, number, source
         self._weights = Weights(source)
         with source.inside(number):
             with Tape() as self._tape:
-                self._after = through_layer(tokens, blocks, number, depth, self._weights, "")
+                self._after = through(tokens, number, self._weights)
             self.border = Border(self._after, with_ones)
 
     def kept(self) -> Iterator[Coordinates | Tensor]:
@@ -79,45 +84,54 @@ class PassedLayer:
                     factors[name].append(parameter.gradient() or nothing)
                 for matrix in self._weights.matrices:
                     matrix.forget_gradient()
-        return LayerGradients(self._number, factors, entering)
+        sizes = {name: math.prod(weight.shape) for name, weight in self._weights.items()}
+        return LayerGradients(self._number, factors, sizes, entering)
 
 
 class DeepNetwork:
     """Some samples of a network; memory and time are O(1) a layer, whatever the width.
 
+    `start` are the tokens X_0, and `means` says whether the layers see those of their entries.
     `passed` is called with the number of samples that have passed a layer, forward or back.
     """
 
     def __init__(
-        self, spec: Specification, width: int, depth: int, first: int, count: int,
+        self, start: Rows, through: Through, depth: int, means: bool,
         passed: Callable[[int], object] = lambda count: None, measure: Measure | None = None,
     ) -> None:  # fmt: skip
-        memory = spec.memory
-        self.source = Source(count, spec.seed, spec.dtype, spec.place, first, memory)
+        self.source = start.space.source
         self.passed = passed
-        self._spec, self._width, self._depth = spec, width, depth
+        self._start, self._through, self._depth, self._means = start, through, depth, means
         self._measure = measure
         self._layers: list[PassedLayer] = []
+
+    @classmethod
+    def specified(
+        cls, spec: Specification, width: int, depth: int, first: int, count: int,
+        passed: Callable[[int], object] = lambda count: None, measure: Measure | None = None,
+    ) -> DeepNetwork:  # fmt: skip
+        """Return the network of a specification."""
+        source = Source(count, spec.seed, spec.dtype, spec.place, first, spec.memory)
+        start = start_of(spec, width, source)
+        means = needs_means(spec.blocks)
+        return cls(start, through_pattern(spec, depth), depth, means, passed, measure)
 
     def forward(self, layers: int | None = None) -> Rows:
         """Return the tokens X_L, and keep what the backward pass needs.
 
         With `layers` go only so far; the next call goes on from there.
         """
-        pattern = self._spec.pattern
-        if self._layers:
-            tokens = self._layers[-1].border.rows
-        else:
-            tokens = start_of(self._spec, self._width, self.source).requires_grad_()
+        tokens = self._layers[-1].border.rows if self._layers else self._start.requires_grad_()
         for number in range(len(self._layers), self._depth if layers is None else layers):
-            blocks = pattern[number % len(pattern)]
-            ones = needs_means(self._spec.blocks)
-            self._layers.append(
-                PassedLayer(tokens, blocks, number, self._depth, self.source, ones)
-            )  # fmt: skip
+            layer = PassedLayer(tokens, self._through, number, self.source, self._means)
+            self._layers.append(layer)
             tokens = self._layers[-1].border.rows
             self.passed(self.source.samples)
         return tokens
+
+    def tokens(self) -> list[Rows]:
+        """Return the rows that entered each layer, and those after the last one passed."""
+        return [self._start, *(layer.border.rows for layer in self._layers)]
 
     def entries(self) -> int:
         """Return how many numbers the way forward keeps."""
@@ -140,6 +154,14 @@ class DeepNetwork:
         """Yield what is measured of the gradients of each layer, from the last to the first."""
         assert self._measure is not None
         return map(self._measure, self.backward(gradients))
+
+
+def through_pattern(spec: Specification, depth: int) -> Through:
+    """Return what takes tokens through the layers of a specification."""
+    pattern = spec.pattern
+    return lambda tokens, number, weights: through_layer(
+        tokens, pattern[number % len(pattern)], number, depth, weights, ""
+    )
 
 
 def total_norm(rows: Rows) -> Plain:

@@ -61,9 +61,10 @@ def deep_networks(
             entries, of_operand = programs.entries, 0.0
             make = partial(CompiledNetwork, programs, spec, width, depth, passed=bar.update)
         else:
-            make = partial(DeepNetwork, spec, width, depth, passed=bar.update, measure=measure)
+            deep = partial(DeepNetwork.specified, spec, width, depth, measure=measure)
+            make = partial(deep, passed=bar.update)
             pattern = len(spec.pattern)
-            probe = DeepNetwork(spec, width, depth, 0, 1, measure=measure)
+            probe = deep(0, 1)
             with few_threads(0):
                 probe.forward(min(depth, pattern))
             entries = probe.entries() * -(-depth // pattern) * (1 + gradients)

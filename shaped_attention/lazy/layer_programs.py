@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import needs_means
-from shaped_attention.lazy.deep import Measure, PassedLayer
+from shaped_attention.lazy.deep import Measure, PassedLayer, through_pattern
 from shaped_attention.lazy.forgetting import entering_rows, seen_below
 from shaped_attention.lazy.networks import residual_space, start_of
 from shaped_attention.numerics.graph import Graph, Shape, roots_alone
@@ -100,8 +100,8 @@ class LayerPrograms:
         values: list[Any] = [graph.node("input", (), shape) for shape in shapes]
         space = residual_space(source, self._width, spec.groups)
         tokens = entering_rows(list(space), values, ones and number > 0)
-        blocks = spec.pattern[number % len(spec.pattern)]
-        passed = PassedLayer(tokens, blocks, number, self._depth, source, ones)
+        through = through_pattern(spec, self._depth)
+        passed = PassedLayer(tokens, through, number, source, ones)
         if any(part.explicit for part in tokens.space):
             raise ValueError("it has functions of entries of tokens")
         leaving: list[Any] = passed.border.values

@@ -6,144 +6,139 @@ matrices take. Gains are not trained.
 
 from __future__ import annotations
 
-import math
-from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shaped_attention.architectures.family import ACTIVATIONS
+from shaped_attention.architectures.library_names import biased, names_of, option
 from shaped_attention.architectures.model import Model, Norm
-from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.mlp import ShapedMLP
-from shaped_attention.blocks.parameters import at_depth, value_at
+from shaped_attention.blocks.activations import activation_named
+from shaped_attention.blocks.normalised import Normalised, normed
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy.networks import residual_space
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.lazy.weights import Stored, Weights
-from shaped_attention.numerics.primitives import by_mean_square
+from shaped_attention.lazy.stored import norm_bias, stored
+from shaped_attention.lazy.weights import Weights
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
-from shaped_attention.rows.spaces import Frame
-
-_GPT2 = {
-    "layer": "transformer.h", "embedding": "transformer.wte.weight",
-    "positions": "transformer.wpe.weight", "final_bias": "transformer.ln_f.bias",
-}  # fmt: skip
-_LLAMA = {"layer": "model.layers", "embedding": "model.embed_tokens.weight"}
-NAMES = {"gpt2": _GPT2, "llama": _LLAMA}
-"""Names of parameters by family, as in the causal language models of the library."""
+from shaped_attention.rows.spaces import AnySpace, Frame
 
 
 class LibraryModel:
     """Some samples of a model, as rows, for a text with the token numbers `ids`.
 
-    The model was read from a configuration, and its family is in `NAMES`.
+    `weights` are the parameters, those of layers only if these go through it too.
     """
 
     def __init__(self, model: Model, ids: NDArray[np.int64], source: Source) -> None:
-        self._names = NAMES[model.family]
+        self._names = names_of(model)
         self.model, self.width, self.depth = model, model.width, model.depth
+        self._layers = model.layers()
         self.space, self.weights = residual_space(source, model.width, 1), Weights(source)
         self._vocabulary = Frame(model.embedding.vocabulary, source, explicit=True)
-        self._tied = _flag(model, "tie_word_embeddings", model.family == "gpt2")
+        self.tied = bool(option(model, "tie_word_embeddings", self._names.tied))
         words = self._vocabulary
-        if not self._tied:
+        if not self.tied:
             # The rows of tokens that do not occur have no gradient.
             unique, ids = np.unique(ids, return_inverse=True)
             words = Frame(len(unique), source, explicit=True)
         self._words = new_rows(words, torch.eye(words.n)[torch.as_tensor(ids)])
         places = Frame(len(ids), source, explicit=True)
         self._places = new_rows(places, torch.eye(len(ids)))
+        self._type = new_rows(Frame(1, source, explicit=True), torch.ones(len(ids), 1))
 
     def start(self) -> Rows:
         """Return the tokens X_0."""
-        law, name = self.model.embedding, self._names
-        x = self.weights.product(self._words, self.space, name["embedding"], law.std, False)
+        law, names = self.model.embedding, self._names
+        x = self.words()
         if law.position_std:
-            std = law.position_std
-            x = x + self.weights.product(self._places, self.space, name["positions"], std, False)
-        return x
+            x = x + self._product(self._places, self.space, names.positions, law.position_std)
+        if law.common_std:
+            x = x + self._product(self._type, self.space, names.types, law.common_std)
+        x = law.scale * x
+        return x if law.norm is None else self._normed(x, law.norm, names.start_norm)
 
-    def through(self, x: Any, layer: int) -> Rows:
-        """Return the tokens after a layer."""
-        for index, block in enumerate(self.model.layers()[layer]):
-            project: Any = self.weights.block(f"{layer}.{index}", stored(self.model, layer, index))
-            x = block.forward(at_depth(block, layer / self.depth), x, project)
-        return x
+    def through(self, x: Rows, layer: int, weights: Weights | None = None) -> Rows:
+        """Return the tokens after a layer, whose weights are those of the model by default."""
+        model, weights = self.model, self.weights if weights is None else weights
+        prefix = f"{self._names.layers}.{layer}."
+        tokens = cast(Any, x)
+        for index, block in enumerate(self._layers[layer]):
+            project = self.project(weights, layer, index)
+            tokens = cast(Any, block.forward(at_depth(block, layer / self.depth), tokens, project))
+            if isinstance(block, Normalised) and block.place == "after":
+                bias = norm_bias(model, block.inner)
+                tokens = tokens + weights.bias(tokens.space, f"{prefix}{bias}") if bias else tokens
+        rows: Rows = tokens
+        return rows
+
+    def project(self, weights: Weights, layer: int, index: int) -> Any:
+        """Return the products of a block of a layer with its weights."""
+        prefix = f"{self._names.layers}.{layer}."
+        groups = stored(self.model, self._layers[layer][index])
+        return weights.block(f"{prefix}{index}", groups, prefix)
 
     def outputs(self, x: Rows) -> Tensor:
         """Return the logits (B, m, vocabulary)."""
-        x = _normalised(x, self.model.final_norm)
-        if "final_bias" in self._names:
-            x = x + self.weights.bias(self.space, self._names["final_bias"])
-        if self._tied:
-            logits = self.weights.looked_up(x, self._names["embedding"])
-        else:
-            std = self.model.embedding.std
-            logits = self.weights.product(x, self._vocabulary, "lm_head.weight", std, False)
-        return logits.entries()
+        return self.logits(self.normalised(x))
 
+    def normalised(self, x: Rows) -> Rows:
+        """Return the tokens after the final norm."""
+        norm = self.model.final_norm
+        return x if norm is None else self._normed(x, norm, self._names.final_norm)
 
-def stored(model: Model, layer: int, index: int) -> list[Stored]:
-    """Return how the library stores the matrices of a block of a layer."""
-    block: Any = model.layers()[layer][index]
-    inner, std, gpt2 = block.inner, model.embedding.std, model.family == "gpt2"
-    whole = f"{NAMES[model.family]['layer']}.{layer}"
-    # The factor by which the block, but not the library, divides the inputs of its last matrix.
-    divisor = std * math.sqrt(model.width)
-    names: tuple[str, ...]
-    if isinstance(inner, ShapedAttention):
-        size = float(inner.heads * inner.values(model.width))
-        *parts, [last] = _products(inner)
-        biased = gpt2 or _flag(model, "attention_bias", False)
-        names, place = ("q_proj", "k_proj", "v_proj", "o_proj"), "self_attn"
-        if gpt2:
-            names, place = ("c_attn", "c_proj"), "attn"
-    else:
-        assert isinstance(inner, ShapedMLP)
-        size = inner.units(model.width) * inner.mean_square(model.width)
-        divisor = divisor if inner.gated else 1.0
-        parts, last = ([[0], [1]], 2) if inner.gated else ([[0]], 1)
-        biased, place = gpt2 or _flag(model, "mlp_bias", False), "mlp"
-        names = ("c_fc", "c_proj") if gpt2 else ("gate_proj", "up_proj", "down_proj")
-    names = tuple(f"{whole}.{place}.{name}" for name in names)
-    weights = [f"{name}.weight" for name in names]
-    biases = {f"{name}.weight": f"{name}.bias" for name in names} if biased else {}
-    one = len(parts) > 1 and len(names) == 2
-    held = [sorted(k for part in parts for k in part)] if one else parts
-    last_std = value_at(block.gamma, 0.0) / (divisor * math.sqrt(size))
-    norm_bias = f"{whole}.ln_{index + 1}.bias" if gpt2 else ""
-    first = Stored(
-        dict(zip(weights, held, strict=False)), std, {weights[0]: parts} if one else {}, biases,
-        norm_bias=norm_bias, by_inputs=gpt2,
-    )  # fmt: skip
-    return [first, Stored({weights[-1]: [last]}, last_std, {}, biases, divisor, by_inputs=gpt2)]
+    def logits(self, x: Rows) -> Tensor:
+        """Return the logits of tokens after the final norm."""
+        model, names = self.model, self._names
+        if names.transform is not None:
+            x = self._transformed(x)
+        logits = self.scores(x)
+        if names.head_bias:
+            logits = logits + self.weights.bias(self._vocabulary, names.head_bias).entries()
+        if names.scale:
+            logits = option(model, *names.scale) * logits
+        if names.divisor:
+            logits = logits / option(model, *names.divisor)
+        cap = option(model, *names.cap) if names.cap else None
+        return logits if cap is None else cap * (logits / cap).tanh()
 
+    def words(self) -> Rows:
+        """Return the rows of the embedding for the tokens."""
+        law = self.model.embedding
+        return self._product(self._words, self.space, self._names.embedding, law.std)
 
-def _products(attention: ShapedAttention) -> list[list[int]]:
-    """Return the numbers of the products for queries, keys, values and W_O in a branch."""
-    numbers = count()
-    queries, keys, values = [], [], []
-    for head in range(attention.heads):
-        queries.append(next(numbers))
-        if head % attention.heads_per_key == 0:
-            keys.append(next(numbers))
-            values.append(next(numbers))
-    return [queries, keys, values, [next(numbers)]]
+    def scores(self, x: Rows) -> Tensor:
+        """Return the products of tokens with the head (B, m, vocabulary)."""
+        if self.tied:
+            return self.weights.looked_up(x, f"{self._names.embedding}.weight").entries()
+        std = self.model.embedding.std
+        return self._product(x, self._vocabulary, self._names.head, std).entries()
 
+    def _transformed(self, x: Rows) -> Rows:
+        """Return what the head of a masked model makes of the tokens."""
+        model, names, stds = self.model, self._names, self.model.deviations
+        assert names.transform is not None
+        assert stds is not None
+        name, norm = names.transform
+        std = stds.down if names.transform_last else model.embedding.std
+        y: Any = self._product(x, x.space, name, std)
+        if biased(model, "h"):
+            y = y + self.weights.bias(y.space, f"{name}.bias")
+        activation = activation_named(ACTIVATIONS[option(model, *names.activation)])
+        law = model.embedding.norm
+        assert law is not None
+        return self._normed(activation(y), law, norm)
 
-def _flag(model: Model, name: str, default: bool) -> bool:
-    """Return a field of the configuration."""
-    value = (model.config or {}).get(name)
-    return default if value is None else bool(value)
+    def _product(self, x: Rows, space: AnySpace, name: str, std: float) -> Rows:
+        return self.weights.product(x, space, f"{name}.weight", std, False)
 
-
-def _normalised(x: Rows, norm: Norm | None) -> Rows:
-    if norm is None:
-        return x
-    if norm.kind == "layer":
-        x = x - x.mean(-1, keepdim=True)
-    tokens: Any = x
-    return by_mean_square(tokens, norm.eps)
+    def _normed(self, x: Rows, norm: Norm, name: str) -> Rows:
+        tokens: Any = x
+        result: Any = normed(tokens, norm.kind, norm.eps)
+        if self._names.norm_biases:
+            result = result + self.weights.bias(result.space, f"{name}.bias")
+        return result

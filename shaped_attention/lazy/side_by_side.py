@@ -31,7 +31,8 @@ class ZeroMatrix(Matrix):
 class SideBySide(Matrix):
     """Matrices [W_1, ..., W_k] of independent N(0, std^2) entries that take the rows x.
 
-    `columns` are those of W_1. `rows` are x during the first products, and None after them. A
+    `columns` are those of W_1. `rows` are x during the first products, and None after them.
+    `stored` is how a library stores them: those that it keeps apart are apart. A
     `bias` consists of a matrix that starts at 0, and the row that it takes: their product is added
     to x W.
     """
@@ -41,6 +42,7 @@ class SideBySide(Matrix):
         super().__init__(x.space, self._sum, std, name)
         self.parameters = []
         self.rows: Rows | None = x
+        self.stored: object = None
         self.bias: tuple[ZeroMatrix, Rows] | None = None
         self._split: tuple[Rows, Plain] | None = None
         self._products: list[Rows] = []

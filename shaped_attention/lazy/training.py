@@ -11,11 +11,12 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from shaped_attention.architectures.library_names import names_of
 from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.tokens import checked_ids, mean_covariance
 from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.checks import argument_error, check_count
-from shaped_attention.lazy.named_model import NAMES, LibraryModel
+from shaped_attention.lazy.named_model import LibraryModel
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
 from shaped_attention.lazy.optimizers import SGD, Muon, check_parameters
 from shaped_attention.lazy.training_run import LayerNetwork, Network, TrainingRun
@@ -67,9 +68,9 @@ def simulate_training(
         Block, list of blocks or pattern, as in `simulate_chain`: all weights, the biases and the
         readout are trained; the tokens are not. The gradients are those with respect to matrices of
         independent N(0, 1) entries, as in `gradient_norms`. Or a model as in `simulate_model`, of
-        the family "gpt2" or "llama": the parameters have the library's names, scale and shapes; all
-        of them except the gains of norms are trained, including embeddings, tied or not, and
-        biases, which start at 0.
+        any family of `model_from_config`: the parameters have the library's names, scale and
+        shapes; all of them except the gains of norms are trained, including embeddings, tied or
+        not, and biases, which start at 0.
     tokens
         For a layer, the covariance V_0 (m, m) of the tokens X_0, or one per sample. For a model,
         token ids (m,) of one text, or a number of different tokens.
@@ -203,11 +204,7 @@ def _of_model(
 ) -> Made:  # fmt: skip
     """Return the specification, the targets, and what makes networks of a model."""
     known = as_model(model, "layer")
-    if known.family not in NAMES:
-        raise ValueError(
-            f"layer must be a layer, or a model of the family {' or '.join(NAMES)}; got a model of "
-            f"the family {known.family!r}"
-        )
+    names_of(known)
     for name, value, its in (("width", width, known.width), ("depth", depth, known.depth)):
         if value not in (None, its):
             raise argument_error(name, f"None or {its}, the {name} of {known}", value)

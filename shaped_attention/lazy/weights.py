@@ -74,11 +74,14 @@ class Weights(dict[str, Parameter]):
 
     def bias(self, space: AnySpace, name: str) -> Rows:
         """Return a row that starts at 0."""
-        one = ones(self.source)
+        return self.product_with_zero(ones(self.source), space, name)
+
+    def product_with_zero(self, x: Rows, space: AnySpace, name: str) -> Rows:
+        """Return the product with a matrix of this name that starts at 0."""
         if name not in self:
-            matrix = ZeroMatrix(one.space, space, name=name)
+            matrix = ZeroMatrix(x.space, space, name=name)
             self._keep(matrix, [Parameter(matrix, name, hidden=False)])
-        return one @ self._single[name]
+        return x @ self._single[name]
 
     def _keep(self, matrix: Matrix, parameters: list[Parameter]) -> None:
         """Add a matrix with the parameters that it holds."""
@@ -87,11 +90,13 @@ class Weights(dict[str, Parameter]):
         for parameter in parameters:
             self[parameter.name], self._single[parameter.name] = parameter, matrix
 
-    def block(self, name: str, stored: Sequence[Stored] = ()) -> Callable[[Any, int], Any]:
+    def block(
+        self, name: str, stored: Sequence[Stored] = (), prefix: str = ""
+    ) -> Callable[[Any, int], Any]:
         """Return ``project(x, columns)`` for a block, which uses its matrices in their order.
 
         Those that take the same rows are parts of one matrix. Without a word on how they are
-        stored, each is a parameter, "name.0", "name.1", ...
+        stored, each is a parameter, "name.0", "name.1", ...; names of those begin with `prefix`.
         """
         numbers, taken = count(), set[tuple[str, int]]()
         groups = {number: group for group in stored for number in group.products}
@@ -111,11 +116,12 @@ class Weights(dict[str, Parameter]):
                 result = self.product(rows, Open(columns, self.source), own, hidden=size > 1)
                 return result if constant else x @ result
             if group is not None and group.norm_bias:
-                if group.norm_bias not in shifted:
-                    shifted[group.norm_bias] = x + self.bias(x.space, group.norm_bias)
-                x = shifted[group.norm_bias]
+                bias = f"{prefix}{group.norm_bias}"
+                if bias not in shifted:
+                    shifted[bias] = x + self.bias(x.space, bias)
+                x = shifted[bias]
             if own not in self._places:
-                result = self._first_product(x, columns, own, number, group)
+                result = self._first_product(x, columns, own, number, group, prefix)
             else:
                 matrix, place = self._places[own]
                 if products.get(id(matrix), (None,))[0] is not x:
@@ -126,16 +132,19 @@ class Weights(dict[str, Parameter]):
         return project
 
     def _first_product(
-        self, x: Rows, columns: int, name: str, number: int, group: Stored | None
+        self, x: Rows, columns: int, name: str, number: int, group: Stored | None, prefix: str
     ) -> Rows:
         """Return the product with a new matrix, beside those that take the same rows."""
-        matrix = next((w for w, _ in self._places.values() if w.rows is x), None)
+        matrix = next(
+            (w for w, _ in self._places.values() if w.rows is x and w.stored is group), None
+        )
         if matrix is None:
             std = 1.0 if group is None else group.std
             matrix = SideBySide(x, columns, std, f"{name}, together")
+            matrix.stored = group
             self._keep(matrix, [])
             if group is not None:
-                self._keep_stored(group, matrix)
+                self._keep_stored(group, matrix, prefix)
         else:
             matrix.append(columns)
         place = len(matrix.outputs.parts) - 1
@@ -145,18 +154,20 @@ class Weights(dict[str, Parameter]):
             matrix.parameters.append(self[name])
         return matrix.first_product(name)
 
-    def _keep_stored(self, group: Stored, matrix: SideBySide) -> None:
+    def _keep_stored(self, group: Stored, matrix: SideBySide, prefix: str) -> None:
         """Add the parameters of a library that a matrix holds."""
         place = {number: index for index, number in enumerate(group.products)}
         for name, numbers in group.members.items():
             sections = [[place[k] for k in part] for part in group.sections.get(name, ())]
             held = [place[k] for k in numbers]
-            self[name] = Parameter(matrix, name, held, True, group.by_inputs, sections)
-            matrix.parameters.append(self[name])
+            whole = f"{prefix}{name}"
+            self[whole] = Parameter(matrix, whole, held, True, group.by_inputs, sections)
+            matrix.parameters.append(self[whole])
         if group.biases:
             one = ones(self.source, 1.0 / group.divisor)
             bias = ZeroMatrix(one.space, matrix.outputs, name=f"{matrix.name}, bias")
-            held_by = {group.biases[name]: self[name].members for name in group.members}
+            held_by = {f"{prefix}{group.biases[x]}": self[f"{prefix}{x}"].members
+                       for x in group.members if x in group.biases}  # fmt: skip
             self._keep(bias, [Parameter(bias, name, held, False) for name, held in held_by.items()])
             matrix.bias = bias, one
 

@@ -8,7 +8,8 @@ become a plain matrix, such as scores, that matrix is a leaf of torch's graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, TypeVar
 
@@ -63,6 +64,16 @@ class Tape:
     def __exit__(self, *_: object) -> None:
         assert self._token is not None
         _recording.reset(self._token)
+
+    @staticmethod
+    @contextmanager
+    def paused() -> Iterator[None]:
+        """Leave out what is done inside."""
+        token = _recording.set(None)
+        try:
+            yield
+        finally:
+            _recording.reset(token)
 
     def results(self) -> list[Coordinates | Tensor]:
         """Return the results of the operations on the tape."""

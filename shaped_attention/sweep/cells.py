@@ -16,7 +16,7 @@ from shaped_attention.checks import argument_error, names_code, suggestion
 
 # A file is read without the blocks and without xarray, whose imports take a second.
 if TYPE_CHECKING:
-    from shaped_attention.architectures.sweep_cells import CellOfModel
+    from shaped_attention.models.sweep_cells import CellOfModel
     from shaped_attention.samplers.sweep_cells import CellOfLayer
     from shaped_attention.sphere.sweep_cells import SphereCell
 
@@ -29,7 +29,7 @@ CELLS = {
     "mlp": _BLOCKS,
     "transformer": _BLOCKS,
     "sphere": "shaped_attention.sphere.sweep_cells:SphereCell",
-    "model": "shaped_attention.architectures.sweep_cells:CellOfModel",
+    "model": "shaped_attention.models.sweep_cells:CellOfModel",
 }
 """Class of cells for each layer, loaded on use; functions of layers have that of blocks."""
 

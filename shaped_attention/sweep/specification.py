@@ -157,7 +157,7 @@ class Sweep(BaseModel):
         """Replace configurations of models by their fields, so that a sweep depends on no files."""
         if "model" in self.layers:
             # Reading a configuration takes most of the package.
-            from shaped_attention.architectures.sweep_cells import config_fields
+            from shaped_attention.models.sweep_cells import config_fields
 
             if "config" in self.fixed:
                 self.fixed["config"] = config_fields(self.fixed["config"])

@@ -11,9 +11,9 @@ import xarray as xr
 from shaped_attention.architectures.configurations import read_config
 from shaped_attention.architectures.model import Model
 from shaped_attention.architectures.reading import model_from_config
-from shaped_attention.architectures.simulate import simulate_model
 from shaped_attention.architectures.tokens import checked_ids
 from shaped_attention.blocks.reasons import check_chain
+from shaped_attention.models.simulate import simulate_model
 from shaped_attention.samplers.sweep_cells import whole_steps
 
 _OWN = ("layer", "config", "tokens", "ids", "accept_approximation")

@@ -21,7 +21,9 @@ from shaped_attention.architectures.tokens import (
 )
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.reasons import check_chain
+from shaped_attention.checks import argument_error
 from shaped_attention.libraries import torch
+from shaped_attention.models.gradients import with_gradients
 from shaped_attention.numerics.named_numbers import TorchNumbers
 from shaped_attention.results.provenance import recorded
 from shaped_attention.rows.step import State, covariance, seen_weights
@@ -48,6 +50,7 @@ def simulate_model(
     *,
     samples: int,
     seed: int = 0,
+    targets: ArrayLike | str | None = None,
     keep: str = "V",
     entropy: bool = True,
     accept_approximation: bool = False,
@@ -74,6 +77,11 @@ def simulate_model(
         Number of independent models.
     seed
         Integer >= 0. Together with the arguments above it determines the result.
+    targets
+        Token ids (m,): the loss is the mean over positions i of the cross-entropy of the logits
+        there against targets[i]. "next" takes the token at i + 1, and at the last position one that
+        is drawn. None leaves out the loss and its gradients. With targets the samples are those of
+        the way forward and back, not those without.
     keep
         What to store at each position: "V"; "observables", all of `observables` as `kept`
         (position, sample, observable); or "module:function", a function from V (samples, m, m) to
@@ -94,7 +102,11 @@ def simulate_model(
     - `V` (position, sample, row, col) or `kept`: position 0 is the embedding, l the tokens after l
       layers, before the final norm;
     - `V_final` (sample, row, col) after the final norm;
-    - `attention_entropy` (layer, head, sample, row) in nats, layers from 1 to L.
+    - `attention_entropy` (layer, head, sample, row) in nats, layers from 1 to L;
+    - with targets `loss` and `logit_std` (sample), the standard deviation of all logits;
+      `gradient_norm` (parameter, sample), Euclidean norms under the library's names, without the
+      gains of norms; and `global_norm` (sample) of all of them. The coordinate `size` (parameter)
+      has their numbers of entries, and `target` (row) the targets.
 
     Raises
     ------
@@ -114,6 +126,12 @@ def simulate_model(
     check_chain(known.layer)
     if entropy:
         _check_heads(known)
+    if targets is not None:
+        if keep != "V":
+            raise argument_error("keep", "'V' with targets", keep)
+        ids = checked_ids(known.embedding, tokens)
+        spec = specified(known, ids, samples, seed, keep, **options)
+        return with_gradients(known, ids, targets, spec, entropy)
     spec = specified(known, tokens, samples, seed, keep, **options)
     stepper = stepper_of(spec)
     if entropy and stepper.gives_entropies:

@@ -1,0 +1,91 @@
+"""How the `transformers` library stores the matrices of a model's layers."""
+
+from __future__ import annotations
+
+import math
+from itertools import count
+
+from shaped_attention.architectures.library_names import Names, biased, names_of
+from shaped_attention.architectures.model import Model
+from shaped_attention.blocks.attention import ShapedAttention
+from shaped_attention.blocks.base import Block
+from shaped_attention.blocks.mlp import ShapedMLP
+from shaped_attention.blocks.normalised import Normalised
+from shaped_attention.blocks.parallel import Parallel
+from shaped_attention.lazy.weights import Stored
+
+
+def stored(model: Model, block: Block) -> list[Stored]:
+    """Return how the library stores the matrices of a block of a layer, by names in the layer."""
+    inner = block.inner if isinstance(block, Normalised) else block
+    before = isinstance(block, Normalised) and block.place == "before"
+    groups: list[Stored] = []
+    for part in inner.blocks if isinstance(inner, Parallel) else (inner,):
+        first = sum(len(group.products) for group in groups)
+        groups += _of_block(model, part, first, before)
+    return groups
+
+
+def norm_bias(model: Model, block: Block) -> str:
+    """Return the name of the bias of the norm beside a block; empty if there is none."""
+    names = names_of(model)
+    place = 0 if isinstance(block, ShapedAttention) else 1
+    return f"{names.norms[place]}.bias" if names.norm_biases else ""
+
+
+def _of_block(model: Model, block: Block, first: int, before: bool) -> list[Stored]:
+    names, stds = names_of(model), model.deviations
+    assert stds is not None
+    if isinstance(block, ShapedAttention):
+        products = _of_attention(block, first)
+        # The factor by which the block, but not the library, divides the inputs of its last matrix.
+        divisor, last = stds.values * math.sqrt(model.width), "o"
+    else:
+        assert isinstance(block, ShapedMLP)
+        letters = "gud" if block.gated else "ud"
+        products = {letter: [first + k] for k, letter in enumerate(letters)}
+        divisor, last = stds.up * math.sqrt(model.width) if block.gated else 1.0, "d"
+    bias = norm_bias(model, block) if before else ""
+    inner = {x: y for x, y in products.items() if x != last}
+    return [
+        _group(model, names, inner, stds.queries if last == "o" else stds.up, norm_bias=bias),
+        _group(
+            model,
+            names,
+            {last: products[last]},
+            stds.output if last == "o" else stds.down,
+            divisor=divisor,
+        ),
+    ]
+
+
+def _group(
+    model: Model, names: Names, products: dict[str, list[int]], std: float,
+    norm_bias: str = "", divisor: float = 1.0,
+) -> Stored:  # fmt: skip
+    """Return how matrices that take the same rows are stored, by their letters."""
+    members, sections, biases = {}, {}, {}
+    for name, letters in names.matrices.items():
+        parts = [products[letter] for letter in letters if letter in products]
+        if not parts:
+            continue
+        weight = f"{name}.weight"
+        members[weight] = sorted(number for part in parts for number in part)
+        if len(parts) > 1:
+            sections[weight] = parts
+        if biased(model, letters):
+            biases[weight] = f"{name}.bias"
+    return Stored(members, std, sections, biases, divisor, norm_bias, names.by_inputs)
+
+
+def _of_attention(attention: ShapedAttention, first: int) -> dict[str, list[int]]:
+    """Return the numbers of the products for queries, keys, values and W_O in a branch."""
+    numbers = count(first)
+    products: dict[str, list[int]] = {letter: [] for letter in "qkvo"}
+    for head in range(attention.heads):
+        products["q"].append(next(numbers))
+        if head % attention.heads_per_key == 0:
+            products["k"].append(next(numbers))
+            products["v"].append(next(numbers))
+    products["o"].append(next(numbers))
+    return products

@@ -1,0 +1,119 @@
+"""The loss of models at step 0 and its gradients: samples in chunks, as a Dataset."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from shaped_attention.architectures.model import Embedding, Model
+from shaped_attention.blocks.base import needs_means
+from shaped_attention.checks import argument_error
+from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
+from shaped_attention.lazy.step_zero import ModelAtStart, StepZero
+from shaped_attention.numerics.threads import few_threads
+from shaped_attention.progress import progress_bar
+from shaped_attention.rows.sources import Source
+from shaped_attention.samplers.specification import Specification
+
+Ids = NDArray[np.int64]
+
+_OF_A_LAYER = 3
+"""Numbers held at once for each that the way forward keeps of a layer: its gradients too."""
+
+
+def with_gradients(
+    model: Model, ids: Ids, targets: ArrayLike | str, spec: Specification, entropy: bool
+) -> xr.Dataset:
+    """Return the result of `simulate_model` with targets."""
+    if np.isin(ids, model.embedding.zero_ids).any():
+        raise argument_error("tokens", "ids other than that of padding, with targets", ids)
+    goal = checked_targets(model.embedding, ids, targets)
+    means = needs_means(list(chain.from_iterable(model.layers())))
+    logits = readout_entries(model.embedding.vocabulary, spec)
+
+    def made(first: int, count: int) -> ModelAtStart:
+        source = Source(count, spec.seed, spec.dtype, spec.place, first, spec.memory)
+        return ModelAtStart(model, ids, source, means, entropy)
+
+    total = 2 * model.depth * spec.samples
+    with progress_bar("layers", spec.progress, total=total, unit="layer", unit_scale=True) as bar:
+        probe = made(0, 1)
+        with few_threads(model.width * len(ids)):
+            probe.forward()
+        entries = _OF_A_LAYER * probe.entries() + logits
+        size = chunk_of_samples(entries, spec, "fewer tokens or layers")
+        parts = []
+        with few_threads(min(size, spec.samples) * model.width * len(ids)):
+            for first in range(0, spec.samples, size):
+                count = min(size, spec.samples - first)
+                network = probe
+                if (first, count) != (0, 1):
+                    network = made(first, count)
+                    network.forward(bar.update)
+                parts.append(network.step(goal))
+    result = xr.concat([_dataset(x) for x in parts], "sample", data_vars="minimal")
+    numbers = result.gradient_norm.to_numpy()
+    if not (np.isfinite(numbers).all() and np.isfinite(result.loss).all()):
+        raise FloatingPointError(f"the loss of {model} or a gradient is not finite")
+    result = result.assign_coords(token=("row", ids), target=("row", goal))
+    return result.assign_attrs(model=str(model), width=model.width)
+
+
+def checked_targets(embedding: Embedding, ids: Ids, targets: ArrayLike | str) -> Ids:
+    """Return the targets (m,) of tokens; raise ValueError if they are none."""
+    if isinstance(targets, str) and targets == "next":
+        return np.append(ids[1:], next(k for k in _drawn(embedding) if k not in set(ids)))
+    goal, most = np.asarray(targets), embedding.vocabulary - 1
+    if goal.shape != ids.shape or goal.dtype.kind not in "iu":
+        what = f"'next', or {len(ids)} token ids, one for each position"
+        raise argument_error("targets", what, targets)
+    outside = goal[(goal < 0) | (goal > most)]
+    if outside.size:
+        raise argument_error("targets", f"ids in [0, {most}]", int(outside[0]))
+    return goal.astype(np.int64)
+
+
+def _drawn(embedding: Embedding) -> Any:
+    """Yield token ids in a random order, which is the same in all runs."""
+    return np.random.default_rng(0).permutation(embedding.vocabulary)
+
+
+def _dataset(step: StepZero) -> xr.Dataset:
+    norms = torch.stack(list(step.norms.values())).double().cpu().numpy()
+    tokens = ("row", "col")
+    data: dict[str, Any] = {
+        "V": (("position", "sample", *tokens), _numpy(step.covariances)),
+        "V_final": (("sample", *tokens), _numpy(step.final),
+                    {"long_name": "token covariance after the final norm"}),
+        "loss": (("sample",), _numpy(step.loss), {"units": "nats"}),
+        "logit_std": (("sample",), _numpy(step.logit_std),
+                      {"long_name": "standard deviation of the logits"}),
+        "gradient_norm": (("parameter", "sample"), norms,
+                          {"long_name": "Euclidean norm of the gradient"}),
+        "global_norm": (("sample",), np.sqrt((norms**2).sum(0)),
+                        {"long_name": "Euclidean norm of all gradients"}),
+    }  # fmt: skip
+    if step.entropies:
+        entropies = torch.stack(step.entropies).transpose(1, 2)
+        data["attention_entropy"] = (
+            ("layer", "head", "sample", "row"), _numpy(entropies),
+            {"long_name": "entropy of attention", "units": "nats"},
+        )  # fmt: skip
+    layers = len(step.covariances)
+    coords: dict[str, Any] = {
+        "position": ("position", np.arange(layers), {"long_name": "number of layers"}),
+        "parameter": list(step.norms),
+        "size": ("parameter", [step.sizes[name] for name in step.norms]),
+    }
+    if step.entropies:
+        coords["layer"] = np.arange(1, layers)
+    return xr.Dataset(data, coords)
+
+
+def _numpy(x: torch.Tensor) -> NDArray[np.float64]:
+    return x.detach().double().cpu().numpy()
