@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from shaped_attention.architectures.family import ACTIVATIONS
 from shaped_attention.architectures.library_names import biased, names_of, option
@@ -46,7 +47,7 @@ class LibraryModel:
             # The rows of tokens that do not occur have no gradient.
             unique, ids = np.unique(ids, return_inverse=True)
             words = Frame(len(unique), source, explicit=True)
-        self._words = new_rows(words, torch.eye(words.n)[torch.as_tensor(ids)])
+        self._words = new_rows(words, one_hot(torch.as_tensor(ids), words.n))
         places = Frame(len(ids), source, explicit=True)
         self._places = new_rows(places, torch.eye(len(ids)))
         self._type = new_rows(Frame(1, source, explicit=True), torch.ones(len(ids), 1))

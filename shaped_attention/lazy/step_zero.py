@@ -95,14 +95,16 @@ class ModelAtStart(LibraryModel):
             parts.append(self.weights.product_with_zero(x, zero, ZERO).entries())
         return torch.cat(parts, dim=-1)
 
-    def forward(self, passed: Callable[[int], object] = lambda count: None) -> None:
-        """Go forward to the last tokens; `passed` is called as by `DeepNetwork`."""
+    def forward(
+        self, passed: Callable[[int], object] = lambda count: None, layers: int | None = None
+    ) -> None:
+        """Go forward to the last tokens, or so far; `passed` is called as by `DeepNetwork`."""
         with Tape() as self._start:
             x = self.start()
             self._entering = x if not self.tied or self._known is None else _below(self._known, x)
         start, means = self._entering.detached(), self._means
         self._network = DeepNetwork(start, self._layer, self.depth, means, passed)
-        self._last = self._network.forward()
+        self._last = self._network.forward(layers)
 
     def entries(self) -> int:
         """Return how many numbers the way forward keeps."""

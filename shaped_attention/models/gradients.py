@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.architectures.model import Embedding, Model
-from shaped_attention.blocks.base import needs_means
+from shaped_attention.blocks.base import needs_means, pattern_of
 from shaped_attention.checks import argument_error
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
 from shaped_attention.lazy.step_zero import ModelAtStart, StepZero
@@ -42,19 +42,17 @@ def with_gradients(
 
     total = 2 * model.depth * spec.samples
     with progress_bar("layers", spec.progress, total=total, unit="layer", unit_scale=True) as bar:
+        period = len(pattern_of(model.layer))
         probe = made(0, 1)
-        with few_threads(model.width * len(ids)):
-            probe.forward()
-        entries = _OF_A_LAYER * probe.entries() + logits
+        probe.forward(layers=min(period, model.depth))
+        entries = _OF_A_LAYER * probe.entries() * -(-model.depth // period) + logits
         size = chunk_of_samples(entries, spec, "fewer tokens or layers")
         parts = []
         with few_threads(min(size, spec.samples) * model.width * len(ids)):
             for first in range(0, spec.samples, size):
                 count = min(size, spec.samples - first)
-                network = probe
-                if (first, count) != (0, 1):
-                    network = made(first, count)
-                    network.forward(bar.update)
+                network = made(first, count)
+                network.forward(bar.update)
                 parts.append(network.step(goal))
     result = xr.concat([_dataset(x) for x in parts], "sample", data_vars="minimal")
     numbers = result.gradient_norm.to_numpy()
