@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.architectures.families import FAMILIES
+from shaped_attention.architectures.coverage import POINTER, READ
 from tests.test_configurations import LLAMA, facts, model
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64,
@@ -145,8 +145,8 @@ def test_what_is_not_covered_is_refused_by_name(fields, message):
 def test_families_are_listed_in_alphabetical_order():
     with pytest.raises(ValueError, match="must be one of ") as info:
         model(model_type="none")
-    listed = str(info.value).split("one of ")[1].removesuffix("; got 'none'").split(", ")
-    assert listed == sorted(FAMILIES)
+    listed = str(info.value).split("one of ")[1].removesuffix(f"; got 'none'{POINTER}").split(", ")
+    assert listed == sorted(READ)
 
 
 GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16} | {
@@ -188,7 +188,9 @@ BERT.pop("num_key_value_heads")
 @pytest.mark.parametrize("config", [LLAMA, GPT2, BERT | {"is_decoder": True}])
 def test_decoders_without_causal_mask_are_refused(config):
     """The library gives decoders with is_causal=False a mask through which all tokens are seen."""
-    message = r"^config.is_causal must be True \(other values are not covered\); got False$"
+    message = (
+        rf"^config.is_causal must be True \(other values are not covered\); got False{POINTER}$"
+    )
     with pytest.raises(ValueError, match=message):
         sa.model_from_config(config, is_causal=False)
     known = sa.model_from_config(config, is_causal=True)

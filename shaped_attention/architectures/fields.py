@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -10,26 +11,31 @@ from typing import Any
 from shaped_attention.checks import argument_error, is_number
 
 WITHOUT_INFLUENCE = frozenset({
-    "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path",
-    "add_cross_attention", "architectures", "attention_dropout", "attention_probs_dropout_prob",
-    "attn_implementation", "attn_pdrop", "auto_map", "bad_words_ids", "begin_suppress_tokens",
-    "bos_token_id", "cache_implementation", "chunk_size_feed_forward", "classifier_dropout",
-    "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample",
-    "dropout", "dtype", "early_stopping", "embd_pdrop", "embedding_dropout",
-    "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
-    "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing",
-    "hidden_dropout", "hidden_dropout_prob", "id2label", "is_decoder", "is_encoder_decoder",
-    "label2id", "layerdrop",
-    "length_penalty", "max_length", "min_length", "model_type", "no_repeat_ngram_size",
-    "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
-    "output_hidden_states", "output_scores", "prefix", "pretraining_tp", "problem_type",
-    "remove_invalid_values", "repetition_penalty", "resid_pdrop",
-    "residual_dropout", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
-    "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
-    "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
-    "transformers_version", "typical_p", "use_bfloat16", "use_cache",
+    "_commit_hash", "_from_model_config", "_name_or_path", "_num_labels", "add_cross_attention",
+    "architectures", "auto_map", "bad_words_ids", "base_model_prefix", "begin_suppress_tokens",
+    "bf16", "bos_token", "cache_implementation", "chunk_size_feed_forward", "compression_config",
+    "cross_attention_hidden_size", "custom_pipelines", "directionality", "diversity_penalty",
+    "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eos_token",
+    "exponential_decay_length_penalty", "finetuning_task", "fp16", "fp32",
+    "gradient_checkpointing", "id2label", "init_device", "is_decoder", "is_encoder_decoder",
+    "is_llama_config", "label2id", "language", "length_penalty", "max_length", "max_seq_len",
+    "max_seq_length", "max_sequence_length", "min_length", "model_max_length", "model_name",
+    "model_type", "name", "name_or_path", "neftune_noise_alpha", "no_repeat_ngram_size",
+    "num_beam_groups", "num_beams", "num_labels", "num_return_sequences", "output_attentions",
+    "output_hidden_states", "output_past", "output_scores", "prefix", "pretraining_tp",
+    "problem_type", "remove_invalid_values", "repetition_penalty", "return_dict",
+    "return_dict_in_generate", "rope_interleaved", "sentence_transformers", "seq_length",
+    "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss",
+    "tie_encoder_decoder", "tie_word_embeddings", "top_k", "top_p", "torch_dtype", "torchscript",
+    "transformers.js_config", "transformers_version", "trust_remote_code", "typical_p",
+    "use_bfloat16", "use_cache", "use_sdpa", "verbose", "xla_device", "z_loss_weight",
 })  # fmt: skip
-"""Training, dropout (off), generation and storage; tied embeddings touch the logits only."""
+_HARMLESS = re.compile(
+    r"drop(out(_prob)?)?$|^(pooler|classifier|tokenizer|quantization)(_|$)|unsloth|flash_att"
+    r"|_token_(id|index)$|^_?attn_impl|^use_fused"
+)
+"""Training, dropout (off), generation, storage and names; tied embeddings touch the logits only.
+Interleaved pairs of RoPE have the law of any other pairing."""
 
 _SYNONYMS = (
     ("hidden_size", "n_embd", "n_embed"), ("num_hidden_layers", "n_layer"),
@@ -66,13 +72,15 @@ def in_the_names_of(values: Mapping[str, Any], changes: Mapping[str, Any]) -> di
 class Fields:
     """The fields of a configuration, and a record of which were read.
 
-    Methods raise ValueError, with the field, what it must be, and its value.
+    Methods raise ValueError, with the field, what it must be, and its value. Values that are not
+    covered go to `refused`, so that one message names them all.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values
         self._read: set[str] = set()
-        self._harmless = set(WITHOUT_INFLUENCE)
+        self._harmless = {*WITHOUT_INFLUENCE, *filter(_HARMLESS.search, values)}
+        self.refused: list[str] = []
 
     def complete(self, defaults: Mapping[str, Any]) -> None:
         """Add fields that are missing; those that are None remain so."""
@@ -134,11 +142,12 @@ class Fields:
         return list(value)
 
     def choice(self, name: str, default: Any, allowed: Collection[Any]) -> Any:
-        """Return a value that is covered."""
+        """Return a value that is covered; the first of these in place of one that is refused."""
         value = self.get(name, default)
         if value not in tuple(allowed):
-            covered = " or ".join(map(repr, allowed))
-            raise field_error(name, f"{covered} (other values are not covered)", value)
+            what = f"{' or '.join(map(repr, allowed))} (other values are not covered)"
+            self.refused.append(str(field_error(name, what, value)))
+            return next(iter(allowed))
         return value
 
     def zero_at_start(self, *names: str) -> None:
@@ -152,11 +161,8 @@ class Fields:
     def finish(self, changed: Collection[str] = ()) -> tuple[str, ...]:
         """Return the fields without influence, and unknown ones that are off, as "name=value".
 
-        Raises
-        ------
-        ValueError
-            If a field was not read although it was changed, or its value is not None, False or
-            empty.
+        A field that was not read is refused if its value is not None, False or empty, or if it was
+        changed, with ValueError.
         """
         left = {k: v for k, v in self.values.items() if k not in self._read and v is not None}
         unknown = {k: v for k, v in left.items() if k not in self._harmless}
@@ -166,16 +172,19 @@ class Fields:
             near = self._nearest(next(iter(uncovered)))
             guess = f" (did you mean {near!r}?)" if near else ""
             named = ", ".join(f"{name}={value!r:.60}" for name, value in uncovered.items())
-            raise ValueError(
-                f"config has {named}, which the description of this family does not cover{guess}"
-            )
+            text = f"config has {named}, which the description of this family does not cover{guess}"
+            if uncovered.keys() & set(changed):
+                raise ValueError(text)
+            options = " ".join(f"--ignore {name}" for name in uncovered)
+            self.refused.append(f"{text}; {options} reads the rest")
         return tuple(f"{name}={value!r:.60}" for name, value in sorted((on | unknown).items()))
 
     def _nearest(self, name: str) -> str | None:
         """Return the field of this family that was probably meant, by meaning or by spelling."""
         group = next((x for x in _ALIKE if name in x), ())
         same = [x for x in group if x in self._read]
-        return next(iter(same or get_close_matches(name, self._read | self._harmless, 1)), None)
+        own = self._read | self._harmless - WITHOUT_INFLUENCE
+        return next(iter(same or get_close_matches(name, own, 1)), None)
 
 
 def positive(name: str, value: Any, zero: bool = False) -> float:

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, TypeGuard
 
 from shaped_attention.architectures.configurations import plain, read_config
-from shaped_attention.architectures.families import FAMILIES
+from shaped_attention.architectures.coverage import OBSTACLE_FIELDS, POINTER, READ, obstacles
 from shaped_attention.architectures.family import DEPTHS
 from shaped_attention.architectures.fields import Fields, field_error, in_the_names_of
+from shaped_attention.architectures.formats import converted
 from shaped_attention.architectures.layer_types import shortest
 from shaped_attention.architectures.model import Model, check_depth
-from shaped_attention.checks import check_choice
+from shaped_attention.checks import argument_error, check_choice
 
-_WRAPPERS = ("gemma3", "llava", "llava_next", "mistral3")
+_WRAPPERS = ("gemma3", "idefics3", "internvl", "llava", "llava_next", "mistral3", "smolvlm")
 """Models of text and images whose text goes through the model of `text_config` only."""
 
 _LISTS = ("layer_types", "no_rope_layers")
 """Fields with an entry for each layer in the families that are covered."""
 
-_ENCODER_DECODERS = frozenset({
-    "bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "encoder-decoder", "fsmt", "led",
-    "longt5", "m2m_100", "marian", "mbart", "mt5", "mvp", "nllb-moe", "pegasus", "pegasus_x",
-    "plbart", "prophetnet", "seamless_m4t", "speech_to_text", "speecht5",
-    "switch_transformers", "t5", "t5gemma", "t5gemma2", "udop", "umt5", "whisper",
-})  # fmt: skip
 
-_EXPERTS = frozenset({
-    "dbrx", "deepseek_v2", "deepseek_v3", "dots1", "gpt_oss", "jamba", "llama4", "llama4_text",
-    "longcat_flash", "minimax", "minimax_m2", "mixtral", "qwen3_next",
-})  # fmt: skip
-"""Mixtures of experts whose name does not contain "moe"."""
-
-_EXPERT_FIELDS = (
-    "num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size",
-    "moe_num_experts",
-)  # fmt: skip
-
-
-def model_from_config(config: Any, **changes: Any) -> Model:
+def model_from_config(config: Any, *, ignore: Collection[str] = (), **changes: Any) -> Model:
     """Return the model that a configuration describes, at initialisation.
 
     Parameters
@@ -46,7 +30,9 @@ def model_from_config(config: Any, **changes: Any) -> Model:
     config
         Configuration of the `transformers` library (an object with ``to_dict``, a dict, a
         config.json, or a folder with one; the library itself is not needed), or the name of one in
-        `shipped_configurations`.
+        `shipped_configurations`. Meta's params.json, and nanoGPT's fields, are recognised as well.
+    ignore
+        Names of fields to leave out although they may change the law; `Model.adapted` lists them.
     changes
         Fields to change, such as ``num_hidden_layers=200``; sizes may also have the names that
         other families use. Lists with an entry for each layer, such as `layer_types`, follow the
@@ -56,30 +42,60 @@ def model_from_config(config: Any, **changes: Any) -> Model:
     ------
     ValueError
         If the family is not supported, or a field is missing, invalid or not supported; the message
-        names it.
+        names all that is not supported.
     FileNotFoundError
         If there is no such file.
     """
-    return _read_model(config, changes, "config")
+    return _read_model(config, changes, "config", ignore)
 
 
-def _read_model(config: Any, changes: dict[str, Any], argument: str) -> Model:
+def _read_model(
+    config: Any, changes: dict[str, Any], argument: str, ignore: Collection[str] = ()
+) -> Model:
     outer, name = read_config(config, argument)
     inner, left_out = _text_part(outer)
-    changes = in_the_names_of(inner, plain(changes))
+    inner, ignored = _without(inner, ignore)
+    inner, changes, done = converted(inner, plain(changes), READ)
+    changes = in_the_names_of(inner, changes)
     for depth in DEPTHS:
         if _is_depth(layers := changes.get(depth, inner.get(depth))):
             check_depth(f"config.{depth}", layers)
     lists, adapted = _at_new_depth(inner, changes)
     values = inner | changes | lists
-    _check_single_stack(values)
-    check_choice("config.model_type", values.get("model_type"), sorted(FAMILIES))
-    fields = Fields(values)
-    model = FAMILIES[values["model_type"]](fields)
+    model = _built(values, changes)
     kept = outer | {"text_config": values} if left_out else values
     kept = kept | ({"_name_or_path": name} if name else {})
-    unused = left_out + fields.finish(changes)
+    unused, adapted = left_out + model.unused, done + ignored + adapted
     return replace(model, unused=unused, adapted=adapted, name=name, config=kept)
+
+
+def _built(values: dict[str, Any], changes: Collection[str]) -> Model:
+    """Return the model of a family, with the fields without influence, or name all obstacles."""
+    fields, family, known = Fields(values), values["model_type"], values["model_type"] in [*READ]
+    fields.refused += obstacles(values)
+    fields.no_influence(*OBSTACLE_FIELDS)
+    try:
+        if known or not fields.refused:
+            check_choice("config.model_type", family, sorted(READ))
+            model = replace(READ[family](fields), unused=fields.finish(changes))
+            if not fields.refused:
+                return model
+    except ValueError as error:
+        if known and not fields.refused:
+            raise
+        fields.refused.append(str(error))
+    raise ValueError("; ".join(dict.fromkeys(fields.refused)) + POINTER)
+
+
+def _without(
+    values: dict[str, Any], ignore: Collection[str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a configuration without some fields, and what these were, in words."""
+    if not isinstance(ignore, list | tuple) or not all(isinstance(x, str) for x in ignore):
+        raise argument_error("ignore", "a list of names of fields", ignore)
+    gone = {name: values[name] for name in ignore if name in values}
+    kept = {name: value for name, value in values.items() if name not in gone}
+    return kept, tuple(f"{x}={value!r:.60} ignored, as asked for" for x, value in gone.items())
 
 
 def as_model(model: Any, argument: str = "model") -> Model:
@@ -103,10 +119,9 @@ def _text_part(values: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
     if not isinstance(inner, dict):
         raise field_error("text_config", "an object with the fields of the text model", inner)
     if family not in _WRAPPERS:
-        raise ValueError(
-            f"config has model_type={family!r} around a text_config, which is not covered; its "
-            "text_config may be: pass it as a configuration of its own"
-        )
+        alone = "its text_config may be: pass it as a configuration of its own"
+        what = f"config has model_type={family!r} around a text_config, which is not covered"
+        raise ValueError("; ".join([what, *(obstacles(inner) or [alone])]) + POINTER)
     # Old files of Gemma 3 leave out what is the library's default.
     inner = {"model_type": "gemma3_text"} | inner if family == "gemma3" else dict(inner)
     left = [name for name in values if name.endswith("_config") and name != "text_config"]
@@ -147,14 +162,3 @@ def _at_new_depth(
 
 def _is_depth(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _check_single_stack(values: dict[str, Any]) -> None:
-    """Raise ValueError for an encoder-decoder or a mixture of experts."""
-    family, only = str(values.get("model_type")), "only single stacks of dense layers are covered"
-    if family in _ENCODER_DECODERS or values.get("is_encoder_decoder"):
-        raise ValueError(f"config has model_type={family!r}, an encoder-decoder; {only}")
-    experts = next((x for x in _EXPERT_FIELDS if values.get(x)), None)
-    if experts or family in _EXPERTS or "moe" in family:
-        known = f" with {experts}={values[experts]!r}" if experts else ""
-        raise ValueError(f"config has model_type={family!r}, a mixture of experts{known}; {only}")

@@ -42,6 +42,9 @@ _OPTIONS = [
     click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE",
                  help="Change a field of the configurations; the value is JSON, for example "
                  "num_hidden_layers=200. Can be repeated."),
+    click.option("--ignore", multiple=True, metavar="FIELD",
+                 help="Leave out a field of the configurations that would be refused, at your own "
+                 "risk. Can be repeated."),
     click.option("--every", type=int, metavar="K",
                  help="Print every K-th layer in the table.  [default: all if there are at most "
                  "20, otherwise 16 of them]"),
@@ -54,6 +57,9 @@ _OPTIONS = [
                  help="Print how the configurations were read, and stop."),
     click.option("--list", "listed", is_flag=True,
                  help="Print the names of the shipped configurations, and stop."),
+    click.option("--families", is_flag=True,
+                 help="Print which values of model_type are covered, approximated and refused, "
+                 "and stop."),
     figures_option,
     results_option,
     overwrite_option,
@@ -71,29 +77,31 @@ def model_command(
     configs: tuple[str, ...],
     describe: bool,
     listed: bool,
+    families: bool,
     changes: tuple[str, ...],
+    ignore: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Show what depth does to the tokens of a model at initialisation, from its configuration.
 
-    CONFIG is a config.json of the transformers library, a folder with one, or the name of a shipped
-    configuration (--list). Prints cosines, effective rank, norms and entropy of attention by layer
-    (median, and 5 and 95 % quantiles over samples) and a verdict, and plots these quantities in
-    model-CONFIG.png; the name also contains what --set changes. Files of an earlier
-    command are replaced only with --overwrite. Given two configurations, it also prints how they
-    differ, and plots both.
+    CONFIG is a config.json of the transformers library, a folder with one, Meta's params.json, a
+    file with nanoGPT's fields, or the name of a shipped configuration (--list). Prints cosines,
+    effective rank, norms and entropy of attention by layer (median, and 5 and 95 % quantiles over
+    samples) and a verdict, and plots these quantities in model-CONFIG.png; the name also contains
+    what --set changes and --ignore leaves out. Files of an earlier command are replaced only with
+    --overwrite. Given two configurations, it also prints how they differ, and plots both.
 
     Takes seconds for GPT-2, and a minute for models with 70 billion parameters.
     """
-    if listed:
+    if families or listed:
         from shaped_attention.architectures.configurations import shipped_configurations
+        from shaped_attention.architectures.coverage import coverage
 
-        for name in shipped_configurations():
-            click.echo(name)
+        click.echo(coverage() if families else "\n".join(shipped_configurations()))
         return
     if not 1 <= len(configs) <= 2:
         raise ValueError(f"CONFIG must be given once or twice; got {len(configs)}")
-    models = _models(configs, _changes(changes))
+    models = _models(configs, _changes(changes) | {"ignore": ignore})
     if describe:
         from shaped_attention.architectures.describe import describe as in_words
 
@@ -102,7 +110,7 @@ def model_command(
     source = context.get_parameter_source("tokens")
     if options["ids"] is not None and source is not ParameterSource.DEFAULT:
         raise ValueError("--ids and --tokens cannot be used together")
-    _run(models, changes, **options)
+    _run(models, (*changes, *(f"without_{name}" for name in ignore)), **options)
 
 
 def _run(
