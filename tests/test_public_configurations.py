@@ -153,7 +153,7 @@ def test_files_of_other_formats_have_the_law_of_their_twins():
         (LLAMA2 | {"vocab_size": -1}, r"config.vocab_size must be given, .*=32000\); got -1"),
         ({"dim": 8, "n_heads": 2}, "no field model_type, and lacks n_layers of Meta's params"),
         ({"n_layer": 8, "n_embd": 2}, "no field model_type, and lacks n_head of nanoGPT"),
-        ({"hidden_size": 8}, "no field model_type, and lacks dim, n_layers, n_heads of Meta"),
+        ({"hidden_size": 8}, "no field model_type; --set model_type=FAMILY names the family"),
     ],
 )
 def test_the_message_says_what_is_missing(fields, message):

@@ -80,7 +80,8 @@ def _recognised(values: _Values, families: Collection[str]) -> str:
     for kind, keys in _KEYS.items():
         if values.keys() >= {*keys} and not values.get("architectures"):
             return kind
-    for name in values.get("architectures") or ():  # such as LlamaForCausalLM or GPT2LMHeadModel
+    classes = values.get("architectures")  # such as LlamaForCausalLM or GPT2LMHeadModel
+    for name in classes if isinstance(classes, list) else ():
         stem = re.sub(r"(For[A-Z]\w*|LMHeadModel|Model)$", "", str(name)).lower()
         for family in families:
             if re.sub(r"[-_]|_text$", "", family) == stem:
@@ -90,8 +91,7 @@ def _recognised(values: _Values, families: Collection[str]) -> str:
     if values.keys() >= {"type_vocab_size", "directionality"}:
         return "bert"  # bert_config.json of the first release
     kind = max(_KEYS, key=lambda x: len(values.keys() & {*_KEYS[x]}))
-    missing = ", ".join(key for key in _KEYS[kind] if key not in values)
-    raise ValueError(
-        f"config has no field model_type, and lacks {missing} of {kind}; --set model_type=FAMILY "
-        "names the family"
-    )
+    missing = [key for key in _KEYS[kind] if key not in values]
+    also = f", and lacks {', '.join(missing)} of {kind}" if len(missing) < len(_KEYS[kind]) else ""
+    told = "--set model_type=FAMILY names the family"
+    raise ValueError(f"config has no field model_type{also}; {told}")
