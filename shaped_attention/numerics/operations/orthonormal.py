@@ -27,7 +27,6 @@ from shaped_attention.numerics.graph import Matrix
 from shaped_attention.numerics.operations.factorisations import stacked
 from shaped_attention.numerics.operations.registry import Here, M, operation, primitive, tensor
 
-
 _FEWEST_ROWS = 8
 """Rows from which reflections are faster than one row after another."""
 
