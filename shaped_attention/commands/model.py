@@ -15,7 +15,6 @@ from click.core import ParameterSource
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.commands.options import (
     check_new,
-    figures_option,
     optional_figure,
     overwrite_option,
     progress_option,
@@ -37,7 +36,13 @@ _OPTIONS = [
     click.option("--ids", metavar="LIST|FILE",
                  help="Token ids: a comma-separated list, or a file in which commas, spaces or "
                  "line breaks separate them."),
-    click.option("--samples", default=16, help="Number of independent models."),
+    click.option("--targets", metavar="LIST|FILE",
+                 help="Token id that each position should predict.  [default: the next token; "
+                 "after the last one, one that is drawn]"),
+    click.option("--samples", type=int,
+                 help="Number of independent models.  [default: 4, or 16 with --forward-only]"),
+    click.option("--forward-only", is_flag=True,
+                 help="Leave out the loss and its gradients."),
     seed_option,
     click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE",
                  help="Change a field of the configurations; the value is JSON, for example "
@@ -60,7 +65,10 @@ _OPTIONS = [
     click.option("--families", is_flag=True,
                  help="Print which values of model_type are covered, approximated and refused, "
                  "and stop."),
-    figures_option,
+    click.option("--json", "as_json", is_flag=True,
+                 help="Print one JSON object, and nothing else, on standard output."),
+    click.option("--figure", type=click.Path(path_type=Path), metavar="FILE",
+                 help="Draw what the table shows, as a PNG file."),
     results_option,
     overwrite_option,
     progress_option,
@@ -82,16 +90,15 @@ def model_command(
     ignore: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Show what depth does to the tokens of a model at initialisation, from its configuration.
+    """Show a model at step 0: its tokens by layer, its loss and its gradients.
 
     CONFIG is a config.json of the transformers library, a folder with one, Meta's params.json, a
     file with nanoGPT's fields, or the name of a shipped configuration (--list). Prints cosines,
     effective rank, norms and entropy of attention by layer (median, and 5 and 95 % quantiles over
-    samples) and a verdict, and plots these quantities in model-CONFIG.png; the name also contains
-    what --set changes and --ignore leaves out. Files of an earlier command are replaced only with
-    --overwrite. Given two configurations, it also prints how they differ, and plots both.
-
-    Takes seconds for GPT-2, and a minute for models with 70 billion parameters.
+    samples) and a verdict; the loss beside log(vocabulary), the deviation of the logits, the norm
+    of the gradient in all and by layer, the parameters with the largest share, and the root mean
+    square of gradients beside Adam's eps. Given two configurations, it also prints how they differ.
+    Files of an earlier command are replaced only with --overwrite.
     """
     if families or listed:
         from shaped_attention.architectures.configurations import shipped_configurations
@@ -110,6 +117,8 @@ def model_command(
     source = context.get_parameter_source("tokens")
     if options["ids"] is not None and source is not ParameterSource.DEFAULT:
         raise ValueError("--ids and --tokens cannot be used together")
+    if options["forward_only"] and options["targets"] is not None:
+        raise ValueError("--targets and --forward-only cannot be used together")
     _run(models, (*changes, *(f"without_{name}" for name in ignore)), **options)
 
 
@@ -119,59 +128,88 @@ def _run(
     *,
     tokens: int,
     ids: str | None,
-    samples: int,
+    targets: str | None,
+    samples: int | None,
+    forward_only: bool,
+    as_json: bool,
     seed: int,
     every: int | None,
     entropy: bool,
     accept_approximation: bool,
-    figures: Path,
+    figure: Path | None,
     results: Path | None,
     overwrite: bool,
     progress: bool | None,
 ) -> None:
-    from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, model_summary
+    from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, LEVELS, model_summary
+    from shaped_attention.architectures.tokens import checked_ids
     from shaped_attention.architectures.verdict import compared, summary_table, verdict
     from shaped_attention.io.storage import check_writable
+    from shaped_attention.models.gradients import checked_targets
     from shaped_attention.models.simulate import simulate_model
+    from shaped_attention.models.step_zero_text import step_zero_data, step_zero_text
     from shaped_attention.results.files import save
 
     if every is not None:
         check_count("every", every)
-    start = tokens if ids is None else _numbers(ids)
+    start = tokens if ids is None else _numbers("--ids", ids)
+    goal = "next" if targets is None else _numbers("--targets", targets)
     count = start if isinstance(start, int) else len(start)
+    for model in models.values():
+        known = checked_ids(model.embedding, start)
+        if not forward_only:
+            checked_targets(model.embedding, known, goal)
     counted = f"{count} token{'s' if count != 1 else ''}"
-    # A single token has no cosine, and what is kept in place of V has no missing numbers.
-    keep = LAYER_NUMBERS if count > 1 else "V"
-    check_writable(figures, "figures")
-    picture = figures / f"{_stem(*models, *changes)}.png"
-    check_new("another folder with --figures", overwrite, [picture])
+    samples = samples or (16 if forward_only else 4)
+    if figure is not None:
+        check_new("another --figure", overwrite, [figure])
     places = {}
     if results is not None:
         check_writable(results, "results")
         places = {name: results / f"{_stem(name, *changes)}.nc" for name in models}
         check_new("another folder with --results", overwrite, places.values())
-    summaries, written = {}, []
+    summaries, data, written = {}, [], []
+    say = _silent if as_json else click.echo
     for name, model in models.items():
+        # A single token has no cosine, and what is kept in place of V has no missing numbers.
+        how: dict[str, Any] = {"targets": goal}
+        if forward_only:
+            how = {"keep": LAYER_NUMBERS if count > 1 else "V"}
         result = simulate_model(
-            model, start, samples=samples, seed=seed, keep=keep, entropy=entropy,
-            accept_approximation=accept_approximation, progress=progress,
+            model, start, samples=samples, seed=seed, entropy=entropy,
+            accept_approximation=accept_approximation, progress=progress, **how,
         )  # fmt: skip
         summary = summaries[name] = model_summary(result)
         about = f"{model.family}, {model.depth} layers of width {model.width}"
-        click.echo(f"{name}: {about}; {counted}, {samples} samples")
+        say(f"{name}: {about}; {counted}, {samples} samples")
         for text in model.adapted:
-            click.echo(f"adapted: {text}")
-        click.echo(f"\n{summary_table(summary, every)}\n")
-        click.echo(f"{fill(verdict(summary), _WIDTH)}\n")
+            say(f"adapted: {text}")
+        say(f"\n{summary_table(summary, every)}\n\n{fill(verdict(summary), _WIDTH)}\n")
+        entry = {"name": name, "family": model.family, "samples": samples}
+        entry["by_layer"] = {
+            str(key): {level: values.sel(level=level).to_numpy().tolist() for level in LEVELS}
+            for key, values in summary.data_vars.items()
+        }
+        if not forward_only:
+            say(f"{step_zero_text(result, model, every)}\n")
+            entry |= step_zero_data(result, model)
+        data.append(entry)
         if places:
             written.append(save(result, places[name]))
     if len(summaries) > 1:
-        click.echo(f"{' and '.join(summaries)}\n{fill(compared(summaries), _WIDTH)}\n")
+        say(f"{' and '.join(summaries)}\n{fill(compared(summaries), _WIDTH)}\n")
+    if as_json:
+        click.echo(json.dumps({"models": data}, indent=1))
     title = f"{' and '.join(summaries)} at initialisation, {counted}"
-    with optional_figure(written):
-        from shaped_attention.figures.plots import model_layers
+    with optional_figure(written, err=as_json):
+        if figure is not None:
+            from shaped_attention.figures.plots import model_layers
 
-        written.append(save_png(model_layers(summaries, title), picture))
+            written.append(save_png(model_layers(summaries, title), figure))
+
+
+def _silent(text: str) -> None:
+    """Print nothing."""
 
 
 def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]:
@@ -207,18 +245,18 @@ def _changes(words: Iterable[str]) -> dict[str, Any]:
     return changes
 
 
-def _numbers(ids: str) -> list[int]:
+def _numbers(option: str, ids: str) -> list[int]:
     """Return the numbers of tokens in a list or a file."""
     words = _words(ids)
     if not all(word.lstrip("-").isdigit() for word in words):
         try:
             words = _words(Path(ids).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
-            raise argument_error("--ids", _IDS, ids) from None
+            raise argument_error(option, _IDS, ids) from None
     try:
         return [int(word) for word in words]
     except ValueError:
-        raise argument_error("--ids", _IDS, ids) from None
+        raise argument_error(option, _IDS, ids) from None
 
 
 def _words(text: str) -> list[str]:

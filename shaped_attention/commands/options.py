@@ -60,8 +60,11 @@ def one_sentence() -> Iterator[None]:
 
 
 @contextmanager
-def optional_figure(written: Iterable[Path]) -> Iterator[None]:
-    """At the end of a command, print which files it wrote, or that its figure needs an extra."""
+def optional_figure(written: Iterable[Path], err: bool = False) -> Iterator[None]:
+    """At the end of a command, print which files it wrote, or that its figure needs an extra.
+
+    With `err` it is printed on standard error.
+    """
     missing = None
     try:
         with extras():
@@ -69,9 +72,9 @@ def optional_figure(written: Iterable[Path]) -> Iterator[None]:
     except MissingLibraryError as error:
         missing = error
     if paths := ", ".join(map(str, written)):
-        click.echo(f"written: {paths}")
+        click.echo(f"written: {paths}", err=err)
     if missing:
-        click.echo(f"no figure: {missing}")
+        click.echo(f"no figure: {missing}", err=err)
 
 
 class Group(click.Group):
