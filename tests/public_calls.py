@@ -57,7 +57,7 @@ def command_lines(folder: Path) -> dict[str, list[list[str]]]:
     run = ["sweep", "run", str(folder / "grid.toml"), store]
     return {
         "compare": [["compare", *sizes, *figures, "--results", str(folder / "results")]],
-        "model": [["model", "gpt2", "--tokens", "4", "--samples", "2", *figures]],
+        "model": [["model", "gpt2", "--tokens", "4", "--samples", "2", "--set", "n_layer=2"]],
         "show": [["show", str(folder / "chain.nc")]],
         "sweep run": [run],
         "sweep status": [run, ["sweep", "status", store]],
@@ -130,7 +130,9 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "verdict": (sa.verdict, {"summary": sa.model_summary(of_model)}),
         "shipped_configurations": (sa.shipped_configurations, {}),
         "model_from_config": (sa.model_from_config, {"config": CONFIG}),
-        "simulate_model": (sa.simulate_model, {"model": CONFIG, "tokens": 2, "samples": 4}),
+        "simulate_model": (
+            sa.simulate_model, {"model": CONFIG, "tokens": 2, "samples": 4, "targets": "next"},
+        ),
         "sliding_window": (sa.sliding_window, {"tokens": 2, "window": 1}),
         "equicorrelated": (sa.equicorrelated, {"tokens": 2, "rho": 0.2}),
         "example_tokens": (sa.example_tokens, {}),

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from shaped_attention import load
 from shaped_attention.architectures.layer_summary import model_summary
-from shaped_attention.models.simulate import simulate_model
 from shaped_attention.architectures.verdict import summary_table, verdict
 from shaped_attention.commands.main import main
+from shaped_attention.models.simulate import simulate_model
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -31,7 +31,7 @@ def run(tmp_path, monkeypatch, undrawn):
     (tmp_path / "llama.json").write_text(json.dumps(LLAMA))
     (tmp_path / "gpt2").mkdir()
     (tmp_path / "gpt2" / "config.json").write_text(json.dumps(GPT2))
-    few = ("--tokens", "5", "--samples", "4")
+    few = ("--tokens", "5", "--samples", "4", "--forward-only")
 
     def invoke(*arguments, few=few):
         return CliRunner().invoke(main, ["model", *arguments, *few])
@@ -52,14 +52,13 @@ def test_the_table_and_the_verdict_are_those_of_the_library(run, tmp_path):
     assert "llama: llama, 2 layers of width 16; 5 tokens, 4 samples" in result.output
     stored = load(tmp_path / "data" / "model-llama.nc")
     assert model_summary(stored)["cosine"].identical(expected["cosine"])
-    files = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert files == {"model-llama.png"}
+    assert [path.name for path in tmp_path.rglob("*.png")] == []
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("model", "llama.json", "--tokens", "5", "--samples", "4"),
+        ("model", "llama.json", "--tokens", "5", "--figure", "model.png"),
         ("compare", "--tokens", "2", "--width", "20", "--depth", "10", "--step", "0.05",
          "--samples", "200", "--network-samples", "50"),
     ],
@@ -72,7 +71,7 @@ def test_without_matplotlib_only_the_figure_is_missing(run, monkeypatch, argumen
     figures = __import__("shaped_attention.figures").figures
     for name in ("plots", "panels"):
         monkeypatch.delitem(sys.modules, f"shaped_attention.figures.{name}", raising=False)
-        monkeypatch.delattr(figures, name, raising=False)
+        monkeypatch.delitem(vars(figures), name, raising=False)
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     last = result.output.splitlines()[-1]
@@ -107,28 +106,22 @@ def test_fields_are_set(run):
 
 
 def test_files_of_an_earlier_command_are_not_replaced(run, tmp_path):
-    """Each configuration and each changed field has files of its own; --overwrite replaces them."""
-    assert run("llama.json", "--results", "data").exit_code == 0
-    others = (("gpt2",), ("llama.json", "gpt2"), ("llama.json", "--set", "hidden_act=gelu"))
-    for arguments in others:
-        result = run(*arguments)
-        assert result.exit_code == 0, result.output
-    figures = {path: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
-    assert {path.stem for path in figures} == {
-        "model-llama", "model-gpt2", "model-llama-gpt2", "model-llama-hidden_act=gelu",
-    }  # fmt: skip
-    for options, place, option in (
-        ((), "figures/model-llama.png", "--figures"),
-        (("--figures", "new", "--results", "data"), "data/model-llama.nc", "--results"),
+    """--overwrite replaces them; without --figure and --results nothing is written."""
+    both = ("--figure", "a/model.png", "--results", "data")
+    assert run("llama.json", *both).exit_code == 0
+    figure = (tmp_path / "a" / "model.png").read_bytes()
+    for options, place, how in (
+        (both[:2], "a/model.png", "another --figure"),
+        (both[2:], "data/model-llama.nc", "another folder with --results"),
     ):
         refused = run("llama.json", "--seed", "1", *options)
-        known = f"Error: {place} exists; choose another folder with {option}, or --overwrite"
         assert refused.exit_code == 2
+        known = f"Error: {place} exists; choose {how}, or --overwrite"
         assert refused.stderr.strip().endswith(known)
         assert not refused.stdout
-    assert {path: path.read_bytes() for path in (tmp_path / "figures").iterdir()} == figures
-    assert run("llama.json", "--seed", "1", "--results", "data", "--overwrite").exit_code == 0
-    assert (tmp_path / "figures" / "model-llama.png").read_bytes() not in figures.values()
+    assert run("llama.json", "--seed", "1", *both, "--overwrite").exit_code == 0
+    assert (tmp_path / "a" / "model.png").read_bytes() != figure
+    assert run("llama.json").exit_code == 0
 
 
 def test_names_of_files_are_plain_words(run, tmp_path):
@@ -138,14 +131,13 @@ def test_names_of_files_are_plain_words(run, tmp_path):
         (tmp_path / f"{family}.json").write_text(json.dumps(named))
     change = 'rope_scaling={"rope_type": "linear", "factor": 2.0}'
     assert run("gpt2.json", "llama.json", "--results", "data").exit_code == 0
-    changed = run("llama.json", "--set", change)
+    changed = run("llama.json", "--set", change, "--results", "data")
     assert changed.exit_code == 0, changed.output
-    assert {path.name for path in (tmp_path / "figures").glob("*.png")} == {
-        "model-some_gpt2-some_llama.png",
-        "model-some_llama-rope_scaling=_rope_type_linear_factor_2.0.png",
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {
+        "model-some_gpt2.nc",
+        "model-some_llama.nc",
+        "model-some_llama-rope_scaling=_rope_type_linear_factor_2.0.nc",
     }
-    data = {path.name for path in (tmp_path / "data").iterdir()}
-    assert data == {"model-some_gpt2.nc", "model-some_llama.nc"}
 
 
 def test_entropies_can_be_left_out(run):
@@ -159,7 +151,9 @@ def test_entropies_can_be_left_out(run):
 def test_ids_of_tokens(run, tmp_path, ids):
     """As a list, and from a file; equal ids are equal tokens, at cosine 1 in the embedding."""
     (tmp_path / "ids.txt").write_text("3, 4\n3")
-    result = run("llama.json", "--ids", ids, few=("--samples", "4", "--results", "data"))
+    result = run(
+        "llama.json", "--ids", ids, few=("--samples", "4", "--forward-only", "--results", "data")
+    )
     assert result.exit_code == 0, result.output
     assert "3 tokens" in result.output
     expected = model_summary(
@@ -181,7 +175,7 @@ def test_lists_that_follow_the_depth_are_reported(run, tmp_path):
 
 @pytest.mark.parametrize("tokens", [("--tokens", "1"), ("--ids", "7")])
 def test_a_single_token_has_a_size_alone(run, tokens):
-    result = run("llama.json", few=(*tokens, "--samples", "4"))
+    result = run("llama.json", few=(*tokens, "--samples", "4", "--forward-only"))
     assert result.exit_code == 0, result.output
     assert "1 token, 4 samples" in result.output
     assert "Rank" not in result.output
@@ -197,7 +191,6 @@ def test_what_was_understood_is_described(run, tmp_path):
     neox = run("pythia-6.9b", "--describe")
     assert "without influence: max_position_embeddings=2048\n" in neox.output
     assert "layer  mean cosine" not in result.output
-    assert not (tmp_path / "figures").exists()
 
 
 BAD = {
@@ -212,7 +205,13 @@ BAD = {
     "both": (("gpt2", "--ids", "1,2"), "--ids and --tokens cannot be used together"),
     "positions": (("gpt2", "--tokens", "45"), "tokens must be at most 40, the number"),
     "every": (("gpt2", "--every", "0"), "every must be an integer >= 1; got 0"),
-    "figures": (("gpt2", "--figures", "llama.json/x"), "figures='llama.json/x'"),
+    "results": (("gpt2", "--results", "llama.json/x"), "results='llama.json/x'"),
+    "targets": (("gpt2", "--targets", "1,2"), "targets must be 'next', or 5 token ids, one for"),
+    "large target": (("gpt2", "--targets", "1,2,3,4,50"), "targets must be ids in [0, 49]; got 50"),
+    "contradiction": (
+        ("gpt2", "--targets", "1,2,3,4,5", "--forward-only"),
+        "--targets and --forward-only cannot be used together",
+    ),
     "large id": (("gpt2", "--ids", "1,99"), "tokens must be ids in [0, 49]; got 99"),
     "no ids": (
         ("gpt2", "--ids", "none.txt"),

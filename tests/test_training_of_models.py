@@ -29,7 +29,6 @@ LLAMA = {
     "initializer_range": 0.2, "attention_bias": True, "mlp_bias": True,
     "bos_token_id": 0, "eos_token_id": 0,
 }  # fmt: skip
-GEMMA = LLAMA | {"model_type": "gemma", "attention_bias": False}
 CASES = {
     "gpt2": (GPT2, sa.SGD(0.3, momentum=0.9, weight_decay=0.01, clip=2.0)),
     "llama": (LLAMA, sa.SGD({"*": 0.5, "lm_head.weight": 0.1})),
@@ -226,7 +225,6 @@ def test_a_model_of_real_size():
     ("arguments", "message"),
     [
         ({"layer": GPT2 | {"model_type": "gpt_neo"}}, "config.model_type must be"),
-        ({"layer": GEMMA}, "layer must be a layer, or a model of the family gpt2 or llama; got a"),
         ({"width": 32}, "width must be None or 24, the width of gpt2; got 32"),
         ({"classes": 4}, "classes must be None or 16, the size of the vocabulary"),
         ({"targets": [1, 2, 3, 16]}, r"targets must be classes 0, \.\.\., 15"),

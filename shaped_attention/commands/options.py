@@ -108,10 +108,6 @@ class Choice(click.Choice[str]):
         return f"{value!r}: {did_you_mean(value, self.choices)}"
 
 
-figures_option = click.option(
-    "--figures", type=click.Path(path_type=Path), default=Path("figures"), help=HELP["figures"]
-)
-
 results_option = click.option(
     "--results",
     type=click.Path(path_type=Path),

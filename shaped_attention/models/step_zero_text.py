@@ -90,7 +90,7 @@ def root_mean_squares(result: xr.Dataset) -> dict[str, float]:
     Those that vanish up to rounding, as of biases of keys without positions, are left out.
     """
     squares = (result.gradient_norm**2).mean("sample")
-    there = squares > 1e-20 * float((result.global_norm**2).mean())
+    there = squares > 1e-28 * float((result.global_norm**2).mean())
     values = np.sqrt(squares / result["size"])[there]
     return {str(k): float(v) for k, v in values.to_series().items()}
 
