@@ -236,7 +236,7 @@ def test_models_are_recognised_by_their_attributes(tmp_path):
     with pytest.raises(ValueError, match="no module of the model is chosen"):
         sa.record_covariances(Decoder(depth=2), ids)
     chosen = sa.record_covariances(Decoder(), ids[None], lambda name, _: name == "layers.1")
-    assert chosen["V"].dims[0] == "time"
+    assert chosen["V"].dims[0] == "position"
     with torch.random.fork_rng(), pytest.warns(UserWarning, match="training mode, with dropout"):
         sa.record_covariances(Decoder(dropout=0.1), ids)
     for arguments, message in (
@@ -296,4 +296,4 @@ def test_layers_of_another_name_are_found_and_several_lists_refused():
     with pytest.raises(ValueError, match=message):
         sa.record_covariances(model, ids)
     chosen = sa.record_covariances(model, ids, lambda name, _: name.startswith("layers."))
-    assert chosen.sizes["time"] == 4
+    assert chosen.sizes["position"] == 4

@@ -55,23 +55,21 @@ def record_covariances(
         the layers of a model of the `transformers` library: an object with
         ``config.num_hidden_layers`` and a list of that many layers.
     times
-        Time t of the output of each chosen module, positive and increasing. By default l / n after
-        l layers: a chosen module is one layer, or a block of a `ShapedTransformer`, whose layers
-        have as many blocks as its `layer`. A model of the `transformers` library has positions
-        instead, unless `choose` is given.
+        Time t of the output of each chosen module, positive and increasing. By default a block of a
+        `ShapedTransformer` has t = l / n after l layers, and all other modules have positions.
     initial
         Whether to record the input of the first chosen module, as V at t = 0 or position 0.
 
     Returns
     -------
-    xarray.Dataset with `V` (time, sample, row, col), where leading axes of the outputs are
-    flattened to samples; `stopping_time` (sample), infinite; and the coordinate `module` (time)
-    with the names.
+    xarray.Dataset with `V` (position, sample, row, col), position l after l chosen modules, or
+    (time, sample, row, col) with `stopping_time` (sample), infinite; leading axes of the outputs are
+    flattened to samples, and the coordinate `module` has the names. `compare` and `model_summary`
+    take it beside a result of `simulate_model`.
 
     For a model of the `transformers` library,
 
-    - `V` (position, sample, row, col), with position l after l layers and before the final norm,
-      and the coordinates `module` (position) and `model` (sample), a digest of the weights;
+    - `V` before the final norm, with the coordinate `model` (sample), a digest of the weights;
     - `V_final` (sample, row, col) after the final norm, if the model returns `last_hidden_state`;
     - `attention_entropy` (layer, head, sample, row) in nats and `tokens_seen` (layer, sample, row),
       the number of tokens with positive attention weights in any one head, if the model returns its
@@ -121,9 +119,13 @@ def _record(
     outputs, _ = record_call(model, inputs, choose or _is_shaped_block, initial=initial)
     v, width = _covariances(outputs), next(iter(outputs.values())).shape[-1]
     modules = [model.get_submodule(name) for name in outputs if name != INPUT]
-    # A chosen module is one layer, or knows how many layers end with it.
-    layers = [getattr(module, "layers_done", k) for k, module in enumerate(modules, start=1)]
-    later = [x / width for x in layers] if times is None else _checked_times(times, len(modules))
+    ends = [getattr(module, "layers_done", None) for module in modules]
+    if times is None and None in ends:
+        data = {"V": (("position", "sample", "row", "col"), v)}
+        return xr.Dataset(data, _positions(outputs, len(v), initial))
+    # A block of a ShapedTransformer knows how many layers end with it.
+    known = [x / width for x in ends if x is not None]
+    later = known if times is None else _checked_times(times, len(modules))
     return xr.Dataset(
         {
             "V": (("time", "sample", "row", "col"), v),
@@ -134,6 +136,15 @@ def _record(
             "module": ("time", list(outputs)),
         },
     )
+
+
+def _positions(outputs: Mapping[str, Tensor], count: int, initial: bool) -> dict[str, Any]:
+    """Return the coordinates of recorded modules, of which each is a layer."""
+    numbers = np.arange(count) + (not initial)
+    return {
+        "position": ("position", numbers, {"long_name": "layers"}),
+        "module": ("position", list(outputs)),
+    }
 
 
 def _checked_times(times: Sequence[float], count: int) -> list[float]:
@@ -202,11 +213,8 @@ def _record_language_model(model: nn.Module, inputs: Any, initial: bool) -> xr.D
     v = _covariances(outputs)
     samples, tokens = v.shape[1], v.shape[2]
     data: dict[str, Any] = {"V": (("position", "sample", "row", "col"), v)}
-    coords: dict[str, Any] = {
-        "position": ("position", np.arange(len(v)) + (not initial), {"long_name": "layers"}),
-        "module": ("position", list(outputs)),
-        "model": ("sample", [_fingerprint(model)] * samples),
-    }
+    digest = {"model": ("sample", [_fingerprint(model)] * samples)}
+    coords = _positions(outputs, len(v), initial) | digest
     final = getattr(result, "last_hidden_state", None)
     if isinstance(final, Tensor):
         final = final.detach().to("cpu", torch.float64)
