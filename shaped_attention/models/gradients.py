@@ -22,8 +22,8 @@ from shaped_attention.samplers.specification import Specification
 
 Ids = NDArray[np.int64]
 
-_OF_A_LAYER = 3
-"""Numbers held at once for each that the way forward keeps of a layer: its gradients too."""
+_GOING_BACK = 2
+"""Periods of layers whose gradients take as much as what is kept of one, on the way back."""
 
 
 def with_gradients(
@@ -45,7 +45,8 @@ def with_gradients(
         period = len(pattern_of(model.layer))
         probe = made(0, 1)
         probe.forward(layers=min(period, model.depth))
-        entries = _OF_A_LAYER * probe.entries() * -(-model.depth // period) + logits
+        periods = -(-model.depth // period)
+        entries = probe.entries() * (periods + _GOING_BACK) + logits
         size = chunk_of_samples(entries, spec, "fewer tokens or layers")
         parts = []
         with few_threads(min(size, spec.samples) * model.width * len(ids)):
