@@ -111,6 +111,11 @@ class ModelAtStart(LibraryModel):
         assert self._network is not None
         return self._network.entries()
 
+    def operands(self) -> int:
+        """Return how many rows and matrices the way forward keeps."""
+        assert self._network is not None
+        return self._network.operands()
+
     def step(self, targets: Ids) -> StepZero:
         """Return the loss for targets (m,), and the norms of its gradients."""
         network = self._network

@@ -44,12 +44,14 @@ def with_gradients(
     with progress_bar("layers", spec.progress, total=total, unit="layer", unit_scale=True) as bar:
         period = len(pattern_of(model.layer))
         probe = made(0, 1)
-        probe.forward(layers=min(period, model.depth))
+        with few_threads(0):
+            probe.forward(layers=min(period, model.depth))
         periods = -(-model.depth // period)
         entries = probe.entries() * (periods + _GOING_BACK) + logits
+        of_operand = probe.entries() / probe.operands()
         size = chunk_of_samples(entries, spec, "fewer tokens or layers")
         parts = []
-        with few_threads(min(size, spec.samples) * model.width * len(ids)):
+        with few_threads(min(size, spec.samples) * of_operand):
             for first in range(0, spec.samples, size):
                 count = min(size, spec.samples - first)
                 network = made(first, count)
