@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 import signal
 from pathlib import Path
 
@@ -123,6 +124,28 @@ def test_tokens_of_olmo_2_grow_like_the_root_of_the_layer():
     layers = np.arange(1, 33)
     # The command's band of single models after 32 layers is 7.90 to 8.07; sqrt(l) would be 5.7.
     assert np.abs(size[1:] / np.sqrt(2 * layers) - 1).max() < 0.03
+
+
+COMMAND = re.compile(r"^```bash\n(shaped-attention .*?)\n```\n\n```text\n(.*?)^```$", re.M | re.S)
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_the_commands_of_symptoms_print_what_the_page_says(number: int) -> None:
+    """Lines of a command that ``grep -E`` keeps, for each command of a symptom."""
+    page = (DOCS / "symptoms.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^## ", page, re.M)) == 7
+    commands, expected = page.split("\n## ")[number + 1], []
+    for lines, shown in COMMAND.findall(commands):
+        printed = []
+        for line in lines.splitlines():
+            command, _, kept = line.partition(" | grep -E ")
+            done = CliRunner().invoke(main, shlex.split(command)[1:], catch_exceptions=False)
+            assert done.exit_code == 0, done.output
+            wanted = re.compile(shlex.split(kept)[0])
+            printed += [x for x in done.stdout.splitlines() if wanted.search(x)]
+        expected.append(shown)
+        assert agree(shown, "\n".join(printed)), printed
+    assert expected
 
 
 def test_no_output_stands_without_its_block():
