@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,9 @@ _PLACES = {
     "sandwich": "{norm} before it and at its output (sandwich)",
     "branch": "{norm} at its output",
 }
+
+
+_NUMBERS = re.compile(r"(?<=standard deviation )[\d.e+-]+|(?<=branch x )[\d.e+-]+")
 
 
 _FEW = 3
@@ -47,14 +51,18 @@ def describe(model: Any) -> str:
     """
     known = as_model(model)
     lines = [f"{known}: {known.family}, {known.depth} layers of width {known.width}"]
+    lines += [f"{'  ' * (k > 0)}{line}" for k, line in enumerate(known.recipe)]
     lines.append(f"embedding: {_embedding(known.embedding)}")
     layers = known.layers()
-    different = list(dict.fromkeys(layers))
-    for layer in different:
-        numbers = [k + 1 for k, other in enumerate(layers) if other == layer]
-        lines.append(f"{_ranges(numbers)}:")
-        for block in layer:
-            lines += [f"  {line}" for line in _block(block, known.width)]
+    texts = {x: [y for block in x for y in _block(block, known.width)] for x in layers}
+    # With a recipe, layers that differ in its numbers only are one entry, with those of the first.
+    keys = {x: _NUMBERS.sub("", "\n".join(y)) if known.recipe else x for x, y in texts.items()}
+    for key in dict.fromkeys(keys.values()):
+        alike = [x for x in texts if keys[x] == key]
+        numbers = [k + 1 for k, layer in enumerate(layers) if keys[layer] == key]
+        first = f", with the numbers of layer {numbers[0]}" if len(alike) > 1 else ""
+        lines.append(f"{_ranges(numbers)}{first}:")
+        lines += [f"  {line}" for line in texts[alike[0]]]
     lines.append(f"final norm: {known.final_norm or 'none'}")
     for approximation in known.approximations:
         lines.append(f"not exact: {approximation}")

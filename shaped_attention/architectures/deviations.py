@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from shaped_attention.results.plain_arguments import storable
 
+_NAMES = {
+    "q": "queries", "k": "keys", "v": "values", "o": "output", "g": "gate", "u": "up", "d": "down",
+}  # fmt: skip
+
 
 @storable
 @dataclass(frozen=True)
@@ -23,6 +27,11 @@ class Deviations:
     gate: float
     up: float
     down: float
+
+    def of(self, letter: str) -> float:
+        """Return that of q, k, v, o, g, u or d, the letters of `library_names`."""
+        number: float = getattr(self, _NAMES[letter])
+        return number
 
     @classmethod
     def alike(cls, std: float, last: float | None = None) -> Deviations:

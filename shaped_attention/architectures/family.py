@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.architectures.fields import Fields, field_error
 from shaped_attention.architectures.layer_types import Kind, Kinds, all_full, mask_of, shortest
+from shaped_attention.architectures.library_names import NAMES, Names
 from shaped_attention.architectures.model import Embedding, Model, Norm
 from shaped_attention.architectures.parts import attention, mlp, normed
+from shaped_attention.architectures.recipes import Initial, initial
 from shaped_attention.architectures.rope import rope_of
 from shaped_attention.blocks.attention_fields import QKNorm
 from shaped_attention.blocks.base import Block, Pattern
@@ -143,8 +145,8 @@ class Family:
     unused: tuple[str, ...] = ()
     only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
-    def __call__(self, fields: Fields) -> Model:
-        """Return the model of a configuration."""
+    def __call__(self, fields: Fields, init: str | None = None) -> Model:
+        """Return the model of a configuration, with an initialisation as in `initial`."""
         fields.complete(self.defaults)
         if self.encoder and not fields.values.get("is_decoder"):
             fields.no_influence("is_causal")
@@ -161,12 +163,34 @@ class Family:
         norm, details = Norm(self.norm, eps), self.details(fields, sizes)
         sizes = sizes._replace(std=details.std or sizes.std)
         place = details.place or self.place
-        layers = self._layers(fields, sizes, norm, place, details)
-        start = self._embedding(fields, sizes.std, norm, details.embedding)
+        name, multiple = self.hidden
+        hidden = fields.count(name, default=multiple and multiple * sizes.width)
+        laws = self._initial(fields, sizes, hidden, details.last_std, init)
+        kinds = shortest(list(zip(self.kinds(fields, sizes.depth), laws.layers, strict=True)))
+        layers = self._layers(fields, sizes, hidden, norm, place, details, kinds)
+        own = details.approximations if laws.of_library else ()
         return Model(
-            fields.get("model_type"), sizes.width, sizes.depth, Pattern(layers), start,
-            norm if details.final and place != "after" else None, details.approximations,
-            deviations=Deviations.alike(sizes.std, details.last_std),
+            fields.get("model_type"), sizes.width, sizes.depth, Pattern(layers),
+            self._embedding(fields, laws.outside, norm, details.embedding),
+            norm if details.final and place != "after" else None, own + laws.approximations,
+            deviations=tuple(stds for _, stds in kinds), head_std=laws.outside["h"],
+            transform_std=laws.outside["f"], logit_multiplier=laws.multiplier,
+            init=init if laws.table and init else "", recipe=laws.table,
+        )  # fmt: skip
+
+    def _initial(
+        self, fields: Fields, sizes: Sizes, hidden: int, last: float | None, init: str | None
+    ) -> Initial:
+        """Return the standard deviations of all matrices."""
+        family, last = fields.get("model_type"), sizes.std if last is None else last
+        names = NAMES.get(family, Names())
+        own = dict.fromkeys("qkvguwpyhf", sizes.std) | {"o": last, "d": last}
+        own["f"] = last if names.transform_last else sizes.std
+        tied = fields.values.get("tie_word_embeddings")
+        return initial(
+            init, family, names.tied if tied is None else bool(tied), own,
+            {"L": sizes.depth, "n": sizes.width, "std": sizes.std},
+            {"o": sizes.heads * sizes.head_size, "d": hidden},
         )  # fmt: skip
 
     def _sizes(self, fields: Fields) -> Sizes:
@@ -184,21 +208,17 @@ class Family:
         return Sizes(width, fields.count(*DEPTHS), heads, keys, size, fields.number(*self.std))
 
     def _layers(
-        self, fields: Fields, sizes: Sizes, norm: Norm, place: str, details: Details
-    ) -> list[list[Block]]:
-        """Return the shortest list of layers that repeats."""
-        n, _, heads, keys, size, std = sizes
-        name, multiple = self.hidden
-        stds = Deviations.alike(std, details.last_std)
-        hidden = mlp(
-            n, stds, fields.count(name, default=multiple and multiple * n),
-            ACTIVATIONS[fields.choice(*self.activation, ACTIVATIONS)],
-            gated=self.gated,
-        )  # fmt: skip
+        self, fields: Fields, sizes: Sizes, units: int, norm: Norm, place: str, details: Details,
+        kinds: list[tuple[Kind, Deviations]],
+    ) -> list[list[Block]]:  # fmt: skip
+        """Return layers of given kinds, whose weights have given standard deviations."""
+        n, _, heads, keys, size, _ = sizes
+        activation = ACTIVATIONS[fields.choice(*self.activation, ACTIVATIONS)]
         parallel = self.parallel if isinstance(self.parallel, bool) else fields.flag(*self.parallel)
         logits = size**-0.5 if details.logits is None else details.logits
 
-        def layer(kind: Kind) -> list[Block]:
+        def layer(kind: Kind, stds: Deviations) -> list[Block]:
+            hidden = mlp(n, stds, units, activation, gated=self.gated)
             # Read even if the layer is not rotated, so that the fields are checked.
             rope = self.rope(fields, size, kind.attention)
             seeing = attention(
@@ -215,9 +235,11 @@ class Family:
             first = normed(seeing, place, norm, details.branch) if kind.normed else seeing
             return [first, normed(hidden, place, norm, details.branch)]
 
-        return [layer(kind) for kind in shortest(self.kinds(fields, sizes.depth))]
+        return [layer(kind, stds) for kind, stds in kinds]
 
-    def _embedding(self, fields: Fields, std: float, norm: Norm, scale: float) -> Embedding:
+    def _embedding(
+        self, fields: Fields, stds: Mapping[str, float], norm: Norm, scale: float
+    ) -> Embedding:
         vocabulary, positions = fields.count("vocab_size"), None
         pad = _padding(fields, vocabulary) if self.padding else ()
         if not self.padding:
@@ -231,8 +253,9 @@ class Family:
                 raise field_error("pad_token_id", "an integer for this family", None)
             positions -= pad[0] + 1
         return Embedding(
-            vocabulary, std, scale=scale, position_std=std if self.positions == "learned" else 0.0,
-            common_std=std if self.typed else 0.0, norm=norm if self.normed else None,
+            vocabulary, stds["w"], scale=scale,
+            position_std=stds["p"] if self.positions == "learned" else 0.0,
+            common_std=stds["y"] if self.typed else 0.0, norm=norm if self.normed else None,
             zero_ids=pad, positions=positions, zero_positions=self.offset,
         )  # fmt: skip
 

@@ -149,7 +149,14 @@ class Model:
     name
         Name for tables and figures.
     deviations
-        Standard deviations of the matrices of every layer; None if they are not known.
+        Standard deviations of the matrices of each layer of the pattern; None if they are unknown.
+    head_std, transform_std
+        Those of a head that is not tied, and of the matrix in front of the head of a masked model;
+        None is that of the embedding.
+    logit_multiplier
+        Factor of the logits, beside those of the configuration.
+    init, recipe
+        The recipe of the initialisation, and its table in words; empty for the library's own.
     config
         The configuration that was read, if there is one; records of results hold it. Comparisons of
         models ignore it.
@@ -165,7 +172,12 @@ class Model:
     unused: tuple[str, ...] = field(default=(), compare=False)
     adapted: tuple[str, ...] = field(default=(), compare=False)
     name: str = field(default="", compare=False)
-    deviations: Deviations | None = None
+    deviations: tuple[Deviations, ...] | None = None
+    head_std: float | None = None
+    transform_std: float | None = None
+    logit_multiplier: float = 1.0
+    init: str = field(default="", compare=False)
+    recipe: tuple[str, ...] = field(default=(), compare=False)
     config: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -175,12 +187,15 @@ class Model:
         check_kind("embedding", self.embedding, Embedding, "an Embedding")
         check_kind("final_norm", self.final_norm, Norm | None, "a Norm or None")
         check_kind("config", self.config, dict | None, "a dict or None")
-        for entry in ("family", "name"):
+        for entry in ("family", "name", "init"):
             check_kind(entry, getattr(self, entry), str, "text")
-        for entry in ("approximations", "unused", "adapted"):
+        for entry in ("approximations", "unused", "adapted", "recipe"):
             texts = getattr(self, entry)
             check_kind(entry, texts, list | tuple, "a list of texts")
             object.__setattr__(self, entry, tuple(texts))
+        if self.deviations is not None:
+            check_kind("deviations", self.deviations, list | tuple, "a list with one per layer")
+            object.__setattr__(self, "deviations", tuple(self.deviations))
         if isinstance(self.layer, list):
             object.__setattr__(self, "layer", tuple(self.layer))
 

@@ -56,6 +56,11 @@ def attention(
         Further fields of `ShapedAttention`.
     """
     inner = stds.queries * stds.keys * width
+    if qk_norm and qk_norm.eps and stds.queries != stds.keys:
+        raise ValueError(
+            "init has different standard deviations of queries and keys, which is not covered with "
+            f"QK-norm; got {stds.queries:g} and {stds.keys:g}"
+        )
     scale = head_size**-0.5 if logit_scale is None else logit_scale
     return ShapedAttention(
         gamma=stds.values * math.sqrt(width * heads * head_size) * stds.output,

@@ -22,7 +22,9 @@ _LISTS = ("layer_types", "no_rope_layers")
 """Fields with an entry for each layer in the families that are covered."""
 
 
-def model_from_config(config: Any, *, ignore: Collection[str] = (), **changes: Any) -> Model:
+def model_from_config(
+    config: Any, *, ignore: Collection[str] = (), init: str | None = None, **changes: Any
+) -> Model:
     """Return the model that a configuration describes, at initialisation.
 
     Parameters
@@ -33,6 +35,13 @@ def model_from_config(config: Any, *, ignore: Collection[str] = (), **changes: A
         `shipped_configurations`. Meta's params.json, and nanoGPT's fields, are recognised as well.
     ignore
         Names of fields to leave out although they may change the law; `Model.adapted` lists them.
+    init
+        Initialisation in place of the library's own: "library-5.0", "gpt2", "olmo-normal",
+        "olmo-mitchell", "torchtitan" or "mup:base=256", as in `architectures/recipes.py`; or
+        standard deviations of matrices by the ends of their parameters' names, such as
+        "down_proj=0.02/sqrt(2*L), wpe=0.01", as formulas in L (depth), l (layer, from 0), n
+        (width), fan_in and std (the configuration's), with numbers, sqrt, + - * / ** and
+        parentheses. A truncated law is approximated by a Gaussian one (`Model.approximations`).
     changes
         Fields to change, such as ``num_hidden_layers=200``; sizes may also have the names that
         other families use. Lists with an entry for each layer, such as `layer_types`, follow the
@@ -46,12 +55,13 @@ def model_from_config(config: Any, *, ignore: Collection[str] = (), **changes: A
     FileNotFoundError
         If there is no such file.
     """
-    return _read_model(config, changes, "config", ignore)
+    return _read_model(config, changes, "config", ignore, init)
 
 
 def _read_model(
-    config: Any, changes: dict[str, Any], argument: str, ignore: Collection[str] = ()
-) -> Model:
+    config: Any, changes: dict[str, Any], argument: str, ignore: Collection[str] = (),
+    init: str | None = None,
+) -> Model:  # fmt: skip
     outer, name = read_config(config, argument)
     inner, left_out = _text_part(outer)
     inner, ignored = _without(inner, ignore)
@@ -62,14 +72,14 @@ def _read_model(
             check_depth(f"config.{depth}", layers)
     lists, adapted = _at_new_depth(inner, changes)
     values = inner | changes | lists
-    model = _built(values, changes)
+    model = _built(values, changes, init)
     kept = outer | {"text_config": values} if left_out else values
     kept = kept | ({"_name_or_path": name} if name else {})
     unused, adapted = left_out + model.unused, done + ignored + adapted
     return replace(model, unused=unused, adapted=adapted, name=name, config=kept)
 
 
-def _built(values: dict[str, Any], changes: Collection[str]) -> Model:
+def _built(values: dict[str, Any], changes: Collection[str], init: str | None) -> Model:
     """Return the model of a family, with the fields without influence, or name all obstacles."""
     fields, family, known = Fields(values), values["model_type"], values["model_type"] in [*READ]
     fields.refused += obstacles(values)
@@ -77,7 +87,7 @@ def _built(values: dict[str, Any], changes: Collection[str]) -> Model:
     try:
         if known or not fields.refused:
             check_choice("config.model_type", family, sorted(READ))
-            model = replace(READ[family](fields), unused=fields.finish(changes))
+            model = replace(READ[family](fields, init), unused=fields.finish(changes))
             if not fields.refused:
                 return model
     except ValueError as error:
@@ -105,8 +115,9 @@ def as_model(model: Any, argument: str = "model") -> Model:
 
 def record_of(model: Model) -> Any:
     """Return what a record holds of a model: its configuration, unless it differs from that."""
-    if model.config is not None and model_from_config(model.config) == model:
-        return model.config
+    init = model.init or None
+    if model.config is not None and model_from_config(model.config, init=init) == model:
+        return model if init else model.config
     return replace(model, config=None)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,10 @@ _OPTIONS = [
     click.option("--ignore", multiple=True, metavar="FIELD",
                  help="Leave out a field of the configurations that would be refused, at your own "
                  "risk. Can be repeated."),
+    click.option("--init", multiple=True, metavar="RECIPE",
+                 help="Initialisation: library, library-5.0, gpt2, olmo-normal, olmo-mitchell, "
+                 "torchtitan, mup:base=WIDTH, or standard deviations such as "
+                 "\"down_proj=0.02/sqrt(2*L), wpe=0.01\". Given twice, compares two."),
     click.option("--every", type=int, metavar="K",
                  help="Print every K-th layer in the table.  [default: all if there are at most "
                  "20, otherwise 16 of them]"),
@@ -88,6 +93,7 @@ def model_command(
     families: bool,
     changes: tuple[str, ...],
     ignore: tuple[str, ...],
+    init: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Show a model at step 0: its tokens by layer, its loss and its gradients.
@@ -108,7 +114,7 @@ def model_command(
         return
     if not 1 <= len(configs) <= 2:
         raise ValueError(f"CONFIG must be given once or twice; got {len(configs)}")
-    models = _models(configs, _changes(changes) | {"ignore": ignore})
+    models = _models(configs, _changes(changes) | {"ignore": ignore}, init)
     if describe:
         from shaped_attention.architectures.describe import describe as in_words
 
@@ -212,14 +218,18 @@ def _silent(text: str) -> None:
     """Print nothing."""
 
 
-def _models(configs: Iterable[str], changes: dict[str, Any]) -> dict[str, Model]:
-    """Return the models by different names."""
+def _models(
+    configs: Sequence[str], changes: dict[str, Any], inits: Sequence[str]
+) -> dict[str, Model]:
+    """Return the models, each with each initialisation, by different names."""
     from shaped_attention.architectures.reading import model_from_config
 
+    if len(configs) * len(inits) > 2:
+        raise ValueError("--init can be given twice for one CONFIG, and once for two")
     models: dict[str, Model] = {}
-    for config in configs:
-        model = model_from_config(config, **changes)
-        name = str(model)
+    for config, init in product(configs, inits or (None,)):
+        model = model_from_config(config, init=init, **changes)
+        name = str(model) if init is None else f"{model}, {init}"
         models[f"{name} ({config})" if name in models else name] = model
     return models
 

@@ -80,7 +80,9 @@ class LibraryModel:
     def project(self, weights: Weights, layer: int, index: int) -> Any:
         """Return the products of a block of a layer with its weights."""
         prefix = f"{self._names.layers}.{layer}."
-        groups = stored(self.model, self._layers[layer][index])
+        stds = self.model.deviations
+        assert stds is not None
+        groups = stored(self.model, self._layers[layer][index], stds[layer % len(stds)])
         return weights.block(f"{prefix}{index}", groups, prefix)
 
     def outputs(self, x: Rows) -> Tensor:
@@ -104,6 +106,8 @@ class LibraryModel:
             logits = option(model, *names.scale) * logits
         if names.divisor:
             logits = logits / option(model, *names.divisor)
+        if model.logit_multiplier != 1.0:
+            logits = model.logit_multiplier * logits
         cap = option(model, *names.cap) if names.cap else None
         return logits if cap is None else cap * (logits / cap).tanh()
 
@@ -116,16 +120,16 @@ class LibraryModel:
         """Return the products of tokens with the head (B, m, vocabulary)."""
         if self.tied:
             return self.weights.looked_up(x, f"{self._names.embedding}.weight").entries()
-        std = self.model.embedding.std
+        model = self.model
+        std = model.embedding.std if model.head_std is None else model.head_std
         return self._product(x, self._vocabulary, self._names.head, std).entries()
 
     def _transformed(self, x: Rows) -> Rows:
         """Return what the head of a masked model makes of the tokens."""
-        model, names, stds = self.model, self._names, self.model.deviations
+        model, names = self.model, self._names
         assert names.transform is not None
-        assert stds is not None
         name, norm = names.transform
-        std = stds.down if names.transform_last else model.embedding.std
+        std = model.embedding.std if model.transform_std is None else model.transform_std
         y: Any = self._product(x, x.space, name, std)
         if biased(model, "h"):
             y = y + self.weights.bias(y.space, f"{name}.bias")

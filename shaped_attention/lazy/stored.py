@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import count
 
+from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.architectures.library_names import Names, biased, names_of
 from shaped_attention.architectures.model import Model
 from shaped_attention.blocks.attention import ShapedAttention
@@ -15,14 +16,17 @@ from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.lazy.weights import Stored
 
 
-def stored(model: Model, block: Block) -> list[Stored]:
-    """Return how the library stores the matrices of a block of a layer, by names in the layer."""
+def stored(model: Model, block: Block, stds: Deviations) -> list[Stored]:
+    """Return how the library stores the matrices of a block of a layer, by names in the layer.
+
+    Matrices with different standard deviations are in different groups.
+    """
     inner = block.inner if isinstance(block, Normalised) else block
     before = isinstance(block, Normalised) and block.place == "before"
     groups: list[Stored] = []
     for part in inner.blocks if isinstance(inner, Parallel) else (inner,):
         first = sum(len(group.products) for group in groups)
-        groups += _of_block(model, part, first, before)
+        groups += _of_block(model, part, stds, first, before)
     return groups
 
 
@@ -33,9 +37,10 @@ def norm_bias(model: Model, block: Block) -> str:
     return f"{names.norms[place]}.bias" if names.norm_biases else ""
 
 
-def _of_block(model: Model, block: Block, first: int, before: bool) -> list[Stored]:
-    names, stds = names_of(model), model.deviations
-    assert stds is not None
+def _of_block(
+    model: Model, block: Block, stds: Deviations, first: int, before: bool
+) -> list[Stored]:
+    names = names_of(model)
     if isinstance(block, ShapedAttention):
         products = _of_attention(block, first)
         # The factor by which the block, but not the library, divides the inputs of its last matrix.
@@ -46,17 +51,12 @@ def _of_block(model: Model, block: Block, first: int, before: bool) -> list[Stor
         products = {letter: [first + k] for k, letter in enumerate(letters)}
         divisor, last = stds.up * math.sqrt(model.width) if block.gated else 1.0, "d"
     bias = norm_bias(model, block) if before else ""
-    inner = {x: y for x, y in products.items() if x != last}
-    return [
-        _group(model, names, inner, stds.queries if last == "o" else stds.up, norm_bias=bias),
-        _group(
-            model,
-            names,
-            {last: products[last]},
-            stds.output if last == "o" else stds.down,
-            divisor=divisor,
-        ),
-    ]
+    by_std: dict[float, dict[str, list[int]]] = {}
+    for letter in [x for x in products if x != last]:
+        by_std.setdefault(stds.of(letter), {})[letter] = products[letter]
+    inner = [_group(model, names, some, std, norm_bias=bias) for std, some in by_std.items()]
+    end = _group(model, names, {last: products[last]}, stds.of(last), divisor=divisor)
+    return [*inner, end]
 
 
 def _group(
