@@ -35,14 +35,7 @@ def value_of(formula: str, names: Mapping[str, float]) -> float:
 
     try:
         number = value(ast.parse(formula, mode="eval").body)
-    except (
-        ValueError,
-        SyntaxError,
-        TypeError,
-        ArithmeticError,
-        RecursionError,
-        MemoryError,
-    ) as error:
+    except (ValueError, SyntaxError, TypeError, ArithmeticError, RecursionError) as error:
         what = f"a formula in {', '.join(names)}, sqrt, numbers, + - * / ** and parentheses"
         raise ValueError(f"{argument_error('init', what, formula)} ({error})") from None
     if not 0.0 < number < math.inf:

@@ -85,17 +85,13 @@ RECIPES = {
 }  # fmt: skip
 """Recipes by name."""
 
-_KNOWN = (
-    "'library', 'library-5.0', 'gpt2', 'olmo-normal', 'olmo-mitchell', 'torchtitan', "
-    "'mup:base=WIDTH', or NAME=FORMULA, ... for matrices"
-)
+_KNOWN = f"'library', {', '.join(map(repr, [*RECIPES][:-1]))}, 'mup:base=WIDTH', or NAME=FORMULA"
 
 
 class Initial(NamedTuple):
     """Standard deviations of each layer, and of matrices outside of layers by their letters.
 
-    Factor of the logits; what is not Gaussian; the recipe in words; and whether the library's law
-    is left for any matrix.
+    Factor of the logits; what is not Gaussian; the recipe in words; whether any law is the library's.
     """
 
     layers: list[Deviations]
@@ -112,17 +108,9 @@ def initial(
 ) -> Initial:  # fmt: skip
     """Return the standard deviations of a model's matrices.
 
-    Parameters
-    ----------
-    init
-        Name of a recipe, "NAME=FORMULA, ..." for matrices by the ends of their parameters' names,
-        of which the last that fits holds, or None for the library's own.
-    family, tied
-        The `model_type`, and whether the head is the embedding.
-    own, fans
-        The library's standard deviations by letters, and numbers of inputs that are not n.
-    sizes
-        L, n and std.
+    `init` is the name of a recipe, "NAME=FORMULA, ..." for matrices by the ends of their names, of
+    which the last that fits holds, or None. `family` is the `model_type`; `own` are the library's
+    standard deviations by letters, `fans` numbers of inputs that are not n, and `sizes` L, n, std.
     """
     laws = {letter: Law(repr(std)) for letter, std in own.items()}
     if init in (None, "library"):
@@ -145,7 +133,8 @@ def initial(
         place = {**sizes, **options, "fan_in": fans.get(letter, sizes["n"])}
         layers = range(int(sizes["L"])) if letter in "qkvogud" else ()
         numbers = [value_of(law.formula, place | {"l": k}) for k in layers]
-        values[letter] = [law.factor * x for x in numbers or [value_of(law.formula, place)]]
+        factor = law.factor
+        values[letter] = [factor * x for x in numbers or [value_of(law.formula, place)]]
     for name, letters in names.items():
         if len({tuple(values[x]) for x in letters}) > 1:
             raise ValueError(

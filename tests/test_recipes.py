@@ -1,0 +1,184 @@
+"""Initialisations by recipe: numbers by hand, what went wrong in public code, models of torch."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from scipy import stats
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import shaped_attention as sa
+from shaped_attention.architectures.describe import describe
+from shaped_attention.commands.main import main
+
+IDS = [5, 9, 5, 17, 23, 9, 31, 40]
+LLAMA = {
+    "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 24, "vocab_size": 50,
+    "max_position_embeddings": 64, "tie_word_embeddings": False,
+}  # fmt: skip
+TIED = LLAMA | {"hidden_size": 256, "vocab_size": 2000, "tie_word_embeddings": True}
+CUT = 0.98658
+"""Standard deviation of a standard normal law that is truncated at -3 and 3."""
+
+FORMULAS = "down_proj=1/fan_in, embed_tokens=L/n, self_attn.k_proj=(3-1)**2*std, up_proj=l+.5"
+WORKED_OUT = {
+    "gpt2": [0.02, 0.02, 0.02, 0.01, 0.02, 0.02, 0.01, 0.02, 0.02],
+    "olmo-normal": [0.02] * 9,
+    "olmo-mitchell": [
+        CUT / 4, CUT / 4, CUT / 4, CUT / math.sqrt(128), CUT / 4, CUT / 4, CUT / math.sqrt(96),
+        CUT / 4, CUT / 4,
+    ],
+    "torchtitan": [0.02, 0.02, 0.02, 0.01, 0.02, 0.01, 0.01, 1.0, CUT / 4],
+    "mup:base=4": [0.01] * 7 + [0.02] * 2,
+    FORMULAS: [0.02, 0.08, 0.02, 0.02, 0.02, 1.5, 1 / 24, 0.125, 0.02],
+}  # fmt: skip
+"""Queries, keys, values, output, gate, up and down of the last of 2 layers; embedding, head."""
+
+
+def made(init, config=LLAMA):
+    return sa.model_from_config(config, init=init)
+
+
+def run(model, tokens=IDS, **options):
+    options = {"samples": 40, "accept_approximation": True, "progress": False} | options
+    return sa.simulate_model(model, tokens, **options)
+
+
+@pytest.mark.parametrize("init", WORKED_OUT)
+def test_numbers_worked_out_by_hand(init):
+    model = made(init)
+    found = [model.deviations[-1].of(x) for x in "qkvogud"]
+    found += [model.embedding.std, model.head_std]
+    np.testing.assert_allclose(found, WORKED_OUT[init], rtol=1e-4)
+    assert model.logit_multiplier == (0.25 if init.startswith("mup") else 1.0)
+    assert bool(model.approximations) == (init in ("olmo-mitchell", "torchtitan"))
+
+
+def test_recipes_of_gpt2_and_the_library():
+    """Positions 0.01 in OpenAI's code; c_proj of 12 layers has 0.02 / sqrt(24), or 0.02 in 5.0."""
+    own, five, first = (made(x, "gpt2") for x in (None, "library-5.0", "gpt2"))
+    assert own == made("library", "gpt2")
+    for model, std, position in ((own, 24**-0.5, 0.02), (five, 1.0, 0.02), (first, 24**-0.5, 0.01)):
+        (layer,) = model.deviations
+        np.testing.assert_allclose([layer.output, layer.down], 0.02 * std)
+        assert (layer.values, model.embedding.position_std) == (0.02, position)
+    assert made("c_proj=0.02", "gpt2") == five
+    assert made("c_proj=9, c_proj=0.02, mlp.c_proj=0.01", "gpt2").deviations[0].down == 0.01
+
+
+def test_gpt2_without_the_scale_of_its_projections():
+    """Mean cosine about 0.59 becomes 0.77, and the last root mean square 0.30 becomes 1.56."""
+    for init, cosine, size in ((None, 0.588, 0.304), ("library-5.0", 0.771, 1.558)):
+        last = sa.model_summary(run(made(init, "gpt2"), 64, samples=8)).isel(position=-1)
+        assert abs(float(last["cosine"].sel(level="median")) - cosine) < 0.03
+        assert abs(float(last["size"].sel(level="median")) / size - 1.0) < 0.03
+
+
+def test_a_tied_embedding_of_deviation_1():
+    """The own token's logit is about n = 256 over the root mean square; with n^-1/2, 16."""
+    ones = made("torchtitan", TIED)
+    right = made("embed_tokens=1/sqrt(n)", TIED)
+    assert "lm_head" not in describe(ones)
+    assert run(ones, targets="next", samples=8).loss.min() > 25 * math.log(2000)
+    result = run(right, targets="next", samples=8)
+    assert result.loss.max() < 18
+    np.testing.assert_array_equal(sa.rerun(result).loss, result.loss)
+
+
+def test_the_scale_on_the_wrong_matrix():
+    """With w3 scaled in place of w2 the samples are the same; with both, the branch is smaller."""
+    scale = "0.5/sqrt(2*(l+1))"
+    w2, w3, both = (
+        run(made(x), seed=3)["V"].to_numpy()
+        for x in (f"down_proj={scale}, up_proj=.5", f"up_proj={scale}, down_proj=.5",
+                  f"up_proj={scale}, down_proj={scale}")
+    )  # fmt: skip
+    np.testing.assert_allclose(w2, w3, rtol=1e-9)
+    assert np.abs(w2 - both).max() > 0.1 * np.abs(w2).max()
+
+
+INIT = (
+    "q_proj=0.3, k_proj=0.2, v_proj=0.25, o_proj=0.2/(l+1), gate_proj=.3, up_proj=0.2, "
+    "down_proj=0.3/sqrt(2*L), embed_tokens=0.7, lm_head=1/sqrt(n)"
+)
+BY_HAND = {
+    "q_proj": 0.3, "k_proj": 0.2, "v_proj": 0.25, "o_proj": 0.2, "gate_proj": 0.3, "up_proj": 0.2,
+    "down_proj": 0.15, "embed_tokens": 0.7, "lm_head": 0.25,
+}  # fmt: skip
+
+
+def of_torch(models, halved="o_proj"):
+    """Loss and norms of gradients of the library's models; a matrix is halved in the 2nd layer."""
+    goal, rows = torch.tensor([*IDS[1:], 3]), []
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        for _ in range(models):
+            model = LlamaForCausalLM(LlamaConfig(**LLAMA)).double()
+            named = {k: x for k, x in model.named_parameters() if "norm" not in k}
+            for name, x in named.items():
+                half = 0.5 if f"layers.1.self_attn.{halved}" in name else 1.0
+                torch.nn.init.normal_(x, 0.0, half * BY_HAND[name.split(".")[-2]])
+            logits = model(torch.tensor([IDS])).logits[0]
+            loss = torch.nn.functional.cross_entropy(logits, goal)
+            loss.backward()
+            rows.append({"loss": loss.item()} | {k: x.grad.norm().item() for k, x in named.items()})
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def test_gradients_are_those_of_models_initialised_by_hand():
+    """KS of the loss and 16 norms, 150 models; with W_V in place of W_O halved these differ."""
+    ours = run(made(INIT), targets=[*IDS[1:], 3], samples=1000)
+    names = [str(x) for x in ours.parameter.values]
+
+    def lowest(theirs):
+        assert {*theirs} == {"loss", *names}
+        laws = {"loss": ours.loss} | {x: ours.gradient_norm.sel(parameter=x) for x in names}
+        return min(stats.ks_2samp(theirs[x], laws[x].values).pvalue for x in laws) * len(laws)
+
+    assert lowest(of_torch(150)) > 1e-2
+    assert lowest(of_torch(150, "v_proj")) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("config", "init", "message"),
+    [
+        (LLAMA, "gpt3", r"init must be 'library', .*torchtitan.* got 'gpt3'"),
+        (LLAMA, "c_proj=1", "'c_proj', which is no matrix .* self_attn.q_proj, .*, lm_head"),
+        (TIED, "lm_head=1", "'lm_head', which is no matrix"),
+        (LLAMA, "q_proj=width", r"a formula in L, n, std, fan_in, l, sqrt.*\(width is unknown\)"),
+        (LLAMA, "q_proj=open('x')", r"open\('x'\) is unknown"),
+        (LLAMA, "embed_tokens=1/(l+1)", "l is unknown"),
+        (LLAMA, "q_proj=n**n**n", "out of range"),
+        (LLAMA, "library-5.0", "is for gpt2"),
+        ("gpt2", "torchtitan", "gated MLPs; gpt2 has none"),
+        (
+            LLAMA | {"model_type": "phi3", "pad_token_id": 0},
+            "torchtitan",
+            "parts of mlp.gate_up_proj",
+        ),
+        (LLAMA | {"model_type": "qwen3"}, "q_proj=1", "not covered with QK-norm"),
+    ],
+)
+def test_bad_input(config, init, message):
+    with pytest.raises(ValueError, match=message):
+        made(init, config)
+
+
+def test_the_command_compares_two_recipes(tmp_path, undrawn):
+    (tmp_path / "llama.json").write_text(json.dumps(LLAMA))
+
+    def command(words):
+        words = f"{tmp_path / 'llama.json'} --tokens 5 --samples 4 --figures {tmp_path} {words}"
+        return CliRunner().invoke(main, ["model", *words.split()]).output
+
+    two = "--init library --init torchtitan"
+    shown = command(f"{two} --accept-approximation")
+    assert "llama, library and llama, torchtitan" in shown
+    assert "0.02/sqrt(2*(l+1)) = 0.01 to 0.0141: self_attn.o_proj" in command(f"{two} --describe")
+    assert "--init can be given twice for one CONFIG" in command(f"{two} --init gpt2")
