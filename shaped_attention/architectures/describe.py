@@ -26,8 +26,6 @@ _PLACES = {
 
 
 _NUMBERS = re.compile(r"(?<=standard deviation )[\d.e+-]+|(?<=branch x )[\d.e+-]+")
-
-
 _FEW = 3
 """Number of ranges of layers up to which all are named."""
 

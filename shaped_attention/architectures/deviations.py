@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from shaped_attention.results.plain_arguments import storable
-
-_NAMES = {
-    "q": "queries", "k": "keys", "v": "values", "o": "output", "g": "gate", "u": "up", "d": "down",
-}  # fmt: skip
 
 
 @storable
@@ -30,11 +26,5 @@ class Deviations:
 
     def of(self, letter: str) -> float:
         """Return that of q, k, v, o, g, u or d, the letters of `library_names`."""
-        number: float = getattr(self, _NAMES[letter])
-        return number
-
-    @classmethod
-    def alike(cls, std: float, last: float | None = None) -> Deviations:
-        """Return equal deviations, but for the matrices that end the branches."""
-        last = std if last is None else last
-        return cls(std, std, std, last, std, std, last)
+        numbers: tuple[float, ...] = astuple(self)
+        return numbers["qkvogud".index(letter)]

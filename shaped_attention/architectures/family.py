@@ -184,8 +184,8 @@ class Family:
         """Return the standard deviations of all matrices."""
         family, last = fields.get("model_type"), sizes.std if last is None else last
         names = NAMES.get(family, Names())
-        own = dict.fromkeys("qkvguwpyhf", sizes.std) | {"o": last, "d": last}
-        own["f"] = last if names.transform_last else sizes.std
+        lasts = "odf" if names.transform_last else "od"
+        own = dict.fromkeys("qkvguwpyhf", sizes.std) | dict.fromkeys(lasts, last)
         tied = fields.values.get("tie_word_embeddings")
         return initial(
             init, family, names.tied if tied is None else bool(tied), own,

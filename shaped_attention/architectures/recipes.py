@@ -76,7 +76,6 @@ RECIPES = {
          "h": Law("1/sqrt(n)", 3.0)},
         gated=True,
     ),
-    # A base model of width `base` has 0.02 everywhere; heads keep their size.
     "mup": Recipe(
         "Yang et al., Tensor Programs V, table 8, from 0.02 at the base width; heads keep their "
         "size, and 1/sqrt(d) in the logits of attention",
@@ -91,7 +90,8 @@ _KNOWN = f"'library', {', '.join(map(repr, [*RECIPES][:-1]))}, 'mup:base=WIDTH',
 class Initial(NamedTuple):
     """Standard deviations of each layer, and of matrices outside of layers by their letters.
 
-    Factor of the logits; what is not Gaussian; the recipe in words; whether any law is the library's.
+    Factor of the logits; what is not Gaussian; the recipe in words; whether the library's law is
+    left for any matrix.
     """
 
     layers: list[Deviations]
@@ -132,9 +132,8 @@ def initial(
     for letter, law in laws.items():
         place = {**sizes, **options, "fan_in": fans.get(letter, sizes["n"])}
         layers = range(int(sizes["L"])) if letter in "qkvogud" else ()
-        numbers = [value_of(law.formula, place | {"l": k}) for k in layers]
-        factor = law.factor
-        values[letter] = [factor * x for x in numbers or [value_of(law.formula, place)]]
+        places, factor = [place | {"l": k} for k in layers] or [place], law.factor
+        values[letter] = [factor * value_of(law.formula, x) for x in places]
     for name, letters in names.items():
         if len({tuple(values[x]) for x in letters}) > 1:
             raise ValueError(

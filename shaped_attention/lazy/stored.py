@@ -17,10 +17,7 @@ from shaped_attention.lazy.weights import Stored
 
 
 def stored(model: Model, block: Block, stds: Deviations) -> list[Stored]:
-    """Return how the library stores the matrices of a block of a layer, by names in the layer.
-
-    Matrices with different standard deviations are in different groups.
-    """
+    """Return how the library stores a block's matrices, in groups of one standard deviation."""
     inner = block.inner if isinstance(block, Normalised) else block
     before = isinstance(block, Normalised) and block.place == "before"
     groups: list[Stored] = []
