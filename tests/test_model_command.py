@@ -105,6 +105,16 @@ def test_fields_are_set(run):
     assert [line.split()[0] for line in table] == ["0", "15", "30"]
 
 
+def test_two_recipes_are_compared(run):
+    two = ("--init", "library", "--init", "torchtitan")
+    compared = run("llama.json", *two, "--accept-approximation")
+    assert "\nllama, library and llama, torchtitan\nThe effective rank" in compared.output
+    described = run("llama.json", *two, "--describe").output
+    assert "0.02/sqrt(2*(l+1)) = 0.01 to 0.0141: self_attn.o_proj, mlp.up_proj" in described
+    assert "not Gaussian" in run("llama.json", "--init", "torchtitan").stderr
+    assert "--init can be given twice for one" in run("llama.json", *two, "--init", "gpt2").stderr
+
+
 def test_files_of_an_earlier_command_are_not_replaced(run, tmp_path):
     """--overwrite replaces them; without --figure and --results nothing is written."""
     both = ("--figure", "a/model.png", "--results", "data")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from scipy import stats
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import shaped_attention as sa
-from shaped_attention.commands.main import main
 
 IDS = [5, 9, 5, 17, 23, 9, 31, 40]
 LLAMA = {
@@ -32,8 +29,7 @@ FORMULAS = "down_proj=1/fan_in, embed_tokens=L/n, self_attn.k_proj=(3-1)**2*std,
 WORKED_OUT = {
     "gpt2": [0.02, 0.02, 0.02, 0.01, 0.02, 0.02, 0.01, 0.02, 0.02],
     "olmo-normal": [0.02] * 9,
-    "olmo-mitchell": [CUT / 16**0.5] * 3 + [CUT / 128**0.5, CUT / 4, CUT / 4, CUT / 96**0.5]
-    + [CUT / 4] * 2,
+    "olmo-mitchell": [CUT / x**0.5 for x in (16, 16, 16, 128, 16, 16, 96, 16, 16)],
     "torchtitan": [0.02, 0.02, 0.02, 0.01, 0.02, 0.01, 0.01, 1.0, CUT / 4],
     "mup:base=4": [0.01] * 7 + [0.02] * 2,
     FORMULAS: [0.02, 0.08, 0.02, 0.02, 0.02, 1.5, 1 / 24, 0.125, 0.02],
@@ -53,8 +49,7 @@ def run(model, tokens=IDS, **options):
 @pytest.mark.parametrize("init", WORKED_OUT)
 def test_numbers_worked_out_by_hand(init):
     model = made(init)
-    found = [model.deviations[-1].of(x) for x in "qkvogud"]
-    found += [model.embedding.std, model.head_std]
+    found = [*astuple(model.deviations[-1]), model.embedding.std, model.head_std]
     np.testing.assert_allclose(found, WORKED_OUT[init], rtol=1e-4)
     assert model.logit_multiplier == (0.25 if init.startswith("mup") else 1.0)
     assert bool(model.approximations) == (init in ("olmo-mitchell", "torchtitan"))
@@ -71,8 +66,7 @@ def test_recipes_of_gpt2_and_the_library():
     assert made("c_proj=9, c_proj=0.02", "gpt2") == five
     for model, cosine, size in ((own, 0.588, 0.304), (five, 0.771, 1.558)):
         last = sa.model_summary(run(model, 64, samples=8)).isel(position=-1).sel(level="median")
-        assert abs(float(last["cosine"]) - cosine) < 0.03
-        assert abs(float(last["size"]) / size - 1.0) < 0.03
+        np.testing.assert_allclose([last["cosine"], last["size"]], [cosine, size], rtol=0.05)
 
 
 def test_a_tied_embedding_of_deviation_1():
@@ -80,14 +74,13 @@ def test_a_tied_embedding_of_deviation_1():
     large, result = (
         run(made(x, TIED), targets="next", samples=8) for x in ("torchtitan", "embed_tokens=n**-.5")
     )
-    assert large.loss.min() > 25 * math.log(2000)
-    assert result.loss.max() < 18
+    assert large.loss.min() > 25 * math.log(2000) > 10 * result.loss.max()
     np.testing.assert_array_equal(sa.rerun(result).loss, result.loss)
 
 
 def test_logits_of_mup_are_multiplied():
-    model = made("mup:base=4")
-    ours, plain = (run(replace(model, logit_multiplier=x), targets="next") for x in (0.25, 1.0))
+    ours = run(made("mup:base=4"), targets="next")
+    plain = run(replace(made("mup:base=4"), logit_multiplier=1.0), targets="next")
     np.testing.assert_allclose(ours.logit_std, 0.25 * plain.logit_std)
 
 
@@ -128,11 +121,10 @@ def test_gradients_are_those_of_models_initialised_by_hand():
     """KS of the loss and 16 norms, 150 models; with W_V in place of W_O halved these differ."""
     init = ", ".join(f"{name}={std}" for name, std in (BY_HAND | FORMULA).items())
     ours = run(made(init), targets=[*IDS[1:], 3], samples=1000)
-    names = [str(x) for x in ours.parameter.values]
+    laws = {"loss": ours.loss} | {str(x.parameter.values): x for x in ours.gradient_norm}
 
     def lowest(theirs):
-        assert {*theirs} == {"loss", *names}
-        laws = {"loss": ours.loss} | {x: ours.gradient_norm.sel(parameter=x) for x in names}
+        assert {*theirs} == {*laws}
         return min(stats.ks_2samp(theirs[x], laws[x].values).pvalue for x in laws) * len(laws)
 
     assert lowest(of_torch(150)) > 1e-2
@@ -146,8 +138,7 @@ def test_gradients_are_those_of_models_initialised_by_hand():
         (LLAMA, "c_proj=1", "'c_proj', which is no matrix .* self_attn.q_proj, .*, lm_head"),
         (LLAMA, "q_proj=width", r"a formula in L, n, std, fan_in, l, sqrt.*\(width is unknown\)"),
         (LLAMA, "q_proj=open('x')", r"open\('x'\) is unknown"),
-        (LLAMA, "embed_tokens=1/(l+1)", "l is unknown"),
-        (LLAMA, "q_proj=n**n**n", "out of range"),
+        (LLAMA, "embed_tokens=l+1", "l is unknown"),
         (LLAMA, "library-5.0", "is for gpt2"),
         ("gpt2", "torchtitan", "gated MLPs; gpt2 has none"),
         (PHI3, "torchtitan", "parts of mlp.gate_up_proj"),
@@ -157,16 +148,3 @@ def test_gradients_are_those_of_models_initialised_by_hand():
 def test_bad_input(config, init, message):
     with pytest.raises(ValueError, match=message):
         made(init, config)
-
-
-def test_the_command_compares_two_recipes(tmp_path, undrawn):
-    (tmp_path / "llama.json").write_text(json.dumps(LLAMA))
-
-    def command(words):
-        words = f"{tmp_path / 'llama.json'} --tokens 5 --samples 4 --figures {tmp_path} {words}"
-        return CliRunner().invoke(main, ["model", *words.split()]).output
-
-    two = "--init library --init torchtitan"
-    assert "llama, library and llama, torchtitan" in command(f"{two} --accept-approximation")
-    assert "0.02/sqrt(2*(l+1)) = 0.01 to 0.0141: self_attn.o_proj" in command(f"{two} --describe")
-    assert "--init can be given twice for one CONFIG" in command(f"{two} --init gpt2")

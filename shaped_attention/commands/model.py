@@ -229,7 +229,7 @@ def _models(
     models: dict[str, Model] = {}
     for config, init in product(configs, inits or (None,)):
         model = model_from_config(config, init=init, **changes)
-        name = str(model) if init is None else f"{model}, {init}"
+        name = str(model) if init is None else f"{model}, {init:.60}"
         models[f"{name} ({config})" if name in models else name] = model
     return models
 

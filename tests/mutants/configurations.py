@@ -123,4 +123,25 @@ CONFIGURATIONS = [
         "attention /= 1.0",
         ("test_rope_scalings.py::test_angles_and_factors_are_those_of_the_library[yarn, mscale]",),
     ),
+    Mutant(
+        "truncation-leaves-the-deviation",
+        "shaped_attention/architectures/recipes.py",
+        "return float(truncnorm.std(-self.cut, self.cut))",
+        "return 1.0",
+        ("test_recipes.py::test_numbers_worked_out_by_hand[olmo-mitchell]",),
+    ),
+    Mutant(
+        "first-layer-s-deviations-in-all",
+        "shaped_attention/lazy/named_model.py",
+        "stds[layer % len(stds)]",
+        "stds[0]",
+        ("test_recipes.py::test_gradients_are_those_of_models_initialised_by_hand",),
+    ),
+    Mutant(
+        "head-with-the-deviation-of-the-embedding",
+        "shaped_attention/lazy/named_model.py",
+        "std = model.embedding.std if model.head_std is None else model.head_std",
+        "std = model.embedding.std",
+        ("test_recipes.py::test_gradients_are_those_of_models_initialised_by_hand",),
+    ),
 ]
