@@ -198,7 +198,7 @@ def _run(
         }
         if not forward_only:
             say(f"{step_zero_text(result, model, every)}\n")
-            entry |= step_zero_data(result, model)
+            entry |= step_zero_data(result, model) if as_json else {}
         data.append(entry)
         if places:
             written.append(save(result, places[name]))

@@ -61,7 +61,7 @@ def step_zero_data(result: xr.Dataset, model: Model) -> dict[str, Any]:
             "all": quantiles(result.global_norm.to_numpy()),
             "by_layer": [quantiles(x) for x in norms_by_layer(result, model)],
             "by_parameter": {
-                str(name): quantiles(x.to_numpy()) | {"root_mean_square": rms[str(name)]}
+                str(name): quantiles(x.to_numpy()) | {"root_mean_square": rms.get(str(name), 0.0)}
                 for name, x in zip(
                     result.parameter.to_numpy(), result.gradient_norm, strict=True
                 )

@@ -146,7 +146,7 @@ class Draws:
     def _words(self, slot: int, pairs: Tensor) -> tuple[Tensor, Tensor]:
         c0 = pairs + (slot << 40)
         c1 = (self.samples << 32) + self.step
-        shape = torch.broadcast_shapes((len(c1), 1), (1, len(c0)))
+        shape = np.broadcast_shapes((len(c1), 1), (1, len(c0)))
         return threefry(self.key, c0[None, :].expand(shape), c1[:, None].expand(shape))
 
     def normals_at(self, slot: int, start: int, count: int) -> Float[Tensor, "B count"]:

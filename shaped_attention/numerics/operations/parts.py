@@ -69,7 +69,7 @@ def concatenate(parts: Sequence[M]) -> M:
     if len(parts) == 1:
         return parts[0]
     tensors = [tensor(part) for part in parts]
-    batch = torch.broadcast_shapes(*(part.shape[:-2] for part in tensors))
+    batch = np.broadcast_shapes(*(part.shape[:-2] for part in tensors))
     return tensor(torch.cat([part.expand(*batch, *part.shape[-2:]) for part in tensors], dim=-1))
 
 
