@@ -199,7 +199,7 @@ def test_what_was_understood_is_described(run, tmp_path):
     assert "gpt2: gpt2, 3 layers of width 16" in result.output
     assert "model_type=" not in result.output
     neox = run("pythia-6.9b", "--describe")
-    assert "without influence: max_position_embeddings=2048\n" in neox.output
+    assert "without influence on the tokens: max_position_embeddings=2048\n" in neox.output
     assert "layer  mean cosine" not in result.output
 
 

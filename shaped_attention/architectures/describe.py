@@ -66,7 +66,7 @@ def describe(model: Any) -> str:
         lines.append(f"not exact: {approximation}")
     lines += [f"adapted: {text}" for text in known.adapted]
     if known.unused:
-        lines.append(f"without influence: {', '.join(known.unused)}")
+        lines.append(f"without influence on the tokens: {', '.join(known.unused)}")
     return "\n".join(lines)
 
 

@@ -184,7 +184,7 @@ class Family:
         """Return the standard deviations of all matrices."""
         family, last = fields.get("model_type"), sizes.std if last is None else last
         names = NAMES.get(family, Names())
-        lasts = "odf" if names.transform_last else "od"
+        lasts = "odfh" if family == "modernbert" else "od"
         own = dict.fromkeys("qkvguwpyhf", sizes.std) | dict.fromkeys(lasts, last)
         tied = fields.values.get("tie_word_embeddings")
         return initial(

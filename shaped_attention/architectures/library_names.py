@@ -50,28 +50,30 @@ class Names:
     head: str = "lm_head"
     tied: bool = False
     biases: Mapping[str, Flag] = field(default_factory=dict)
-    norm_biases: bool = False
+    norm_biases: Flag = False
     head_bias: str = ""
+    head_biased: Flag = True
     scale: tuple[str, float] | None = None
     divisor: tuple[str, float] | None = None
     cap: tuple[str, float | None] | None = None
     transform: tuple[str, str] | None = None
     activation: tuple[str, str] = ("hidden_act", "gelu")
-    transform_last: bool = False
     by_inputs: bool = False
 
 
 def option(model: Model, name: str, default: Any) -> Any:
-    """Return a field of a model's configuration."""
+    """Return a field of a model's configuration, which may be None."""
     values = model.config or {}
     inner = values.get("text_config")
-    value = (inner if isinstance(inner, dict) else values).get(name)
-    return default if value is None else value
+    return (inner if isinstance(inner, dict) else values).get(name, default)
 
 
 def holds(model: Model, flag: Flag) -> bool:
     """Return whether a flag is set."""
-    return flag if isinstance(flag, bool) else bool(option(model, *flag))
+    if isinstance(flag, bool):
+        return flag
+    value = option(model, *flag)
+    return flag[1] if value is None else bool(value)
 
 
 def biased(model: Model, letters: str) -> bool:
@@ -83,13 +85,16 @@ def biased(model: Model, letters: str) -> bool:
 def names_of(model: Model) -> Names:
     """Return the names of a model's parameters; raise ValueError for one of its own kind."""
     names = NAMES.get(model.family)
-    if names is None:
+    if names is None or model.deviations is None:
         known = ", ".join(sorted(NAMES))
-        raise ValueError(f"model must be of a family of the library ({known}); got {model.family}")
-    if model.family == "falcon" and holds(model, ("new_decoder_architecture", False)):
-        if option(model, "num_ln_in_parallel_attn", 2) == 2:
-            return replace(names, norms=("ln_attn", "ln_mlp"))
-        return replace(names, norms=("input_layernorm", "input_layernorm"))
+        raise ValueError(
+            f"the gradients of {model} need names and deviations of its matrices, as models from "
+            f"configurations of these families have: {known}; without targets, or with "
+            "--forward-only, they are not needed"
+        )
+    new = model.family == "falcon" and holds(model, ("new_decoder_architecture", False))
+    if new and option(model, "num_ln_in_parallel_attn", None) in (None, 2):
+        return replace(names, norms=("ln_attn", "ln_mlp"))
     one_norm = {"falcon": ("parallel_attn", True), "stablelm": ("use_parallel_residual", False)}
     if model.family in one_norm and holds(model, one_norm[model.family]):
         return replace(names, norms=(names.norms[0], names.norms[0]))
@@ -135,18 +140,38 @@ def _bert(name: str, head_bias: str, transform: tuple[str, str]) -> Names:
     )  # fmt: skip
 
 
+def _roberta(name: str) -> Names:
+    names = _bert(name, "lm_head.bias", ("lm_head.dense", "lm_head.layer_norm"))
+    return replace(names, activation=("", "gelu"))
+
+
+_OF_BERT = (
+    "cls.predictions.bias",
+    ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
+)
+
 NAMES: dict[str, Names] = {
-    "bert": _bert(
-        "bert", "cls.predictions.bias",
-        ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
-    ),
+    "bert": _bert("bert", *_OF_BERT),
     "bloom": _BLOOM,
+    "camembert": _roberta("roberta"),
     "codegen": replace(
         _GPTJ, matrices={"attn.qkv_proj": "qkv", "attn.out_proj": "o", "mlp.fc_in": "u",
                          "mlp.fc_out": "d"},
     ),
     "cohere": replace(_GEMMA, scale=("logit_scale", 0.0625)),
     "cohere2": replace(_GEMMA, scale=("logit_scale", 0.0625)),
+    "data2vec-text": _roberta("data2vec_text"),
+    "distilbert": replace(
+        _bert("distilbert", "vocab_projector.bias", ("vocab_transform", "vocab_layer_norm")),
+        matrices={
+            "attention.q_lin": "q", "attention.k_lin": "k", "attention.v_lin": "v",
+            "attention.out_lin": "o", "ffn.lin1": "u", "ffn.lin2": "d",
+        },
+        layers="distilbert.transformer.layer", types="",
+        norms=("sa_layer_norm", "output_layer_norm"), activation=("activation", "gelu"),
+    ),
+    "ernie": _bert("ernie", *_OF_BERT),
+    "ernie4_5": replace(_LLAMA, tied=True, biases={"qkvogud": ("use_bias", False)}),
     "exaone4": _PLAIN,
     "falcon": replace(_BLOOM, start_norm="", biases={"qkvoud": ("bias", False)}),
     "gemma": _GEMMA,
@@ -162,6 +187,7 @@ NAMES: dict[str, Names] = {
         "gpt_neox.layers", "gpt_neox.embed_in", final_norm="gpt_neox.final_layer_norm",
         biases={"qkvo": ("attention_bias", True), "ud": True}, norm_biases=True,
     ),
+    "gpt-sw3": _GPT2,
     "gptj": _GPTJ,
     "granite": replace(_LLAMA, divisor=("logits_scaling", 1.0)),
     "helium": replace(
@@ -177,7 +203,8 @@ NAMES: dict[str, Names] = {
         biases={"qkvo": ("attention_bias", False), "gud": ("mlp_bias", False),
                 "h": ("classifier_bias", False)},
         head_bias="decoder.bias", transform=("head.dense", "head.norm"),
-        activation=("classifier_activation", "gelu"), transform_last=True,
+        activation=("classifier_activation", "gelu"), norm_biases=("norm_bias", False),
+        head_biased=("decoder_bias", True),
     ),
     "olmo": _ATTENTION,
     "olmo2": _ATTENTION,
@@ -187,7 +214,8 @@ NAMES: dict[str, Names] = {
         "model.decoder.embed_tokens", "model.decoder.embed_positions",
         norms=("self_attn_layer_norm", "final_layer_norm"),
         final_norm="model.decoder.final_layer_norm", tied=True,
-        biases={"qkvoud": ("enable_bias", True)}, norm_biases=True,
+        biases={"qkvoud": ("enable_bias", True)},
+        norm_biases=("layer_norm_elementwise_affine", True),
     ),
     "phi": Names(
         {**_QKV, "self_attn.dense": "o", "mlp.fc1": "u", "mlp.fc2": "d"},
@@ -199,7 +227,7 @@ NAMES: dict[str, Names] = {
     ),
     "qwen2": replace(_PLAIN, biases={"qkv": True}),
     "qwen3": _ATTENTION,
-    "roberta": _bert("roberta", "lm_head.bias", ("lm_head.dense", "lm_head.layer_norm")),
+    "roberta": _roberta("roberta"),
     "seed_oss": replace(
         _LLAMA,
         biases={"qkv": ("attention_bias", True), "o": ("attention_out_bias", False),
@@ -212,5 +240,6 @@ NAMES: dict[str, Names] = {
         biases={"qkvoud": ("use_bias", True)}, norm_biases=True,
     ),
     "vaultgemma": replace(_GEMMA, cap=("final_logit_softcapping", 30.0)),
+    "xlm-roberta": _roberta("roberta"),
 }  # fmt: skip
 """Names by `model_type`."""

@@ -115,10 +115,8 @@ def as_model(model: Any, argument: str = "model") -> Model:
 
 def record_of(model: Model) -> Any:
     """Return what a record holds of a model: its configuration, unless it differs from that."""
-    init = model.init or None
-    if model.config is not None and model_from_config(model.config, init=init) == model:
-        return model if init else model.config
-    return replace(model, config=None)
+    exact = model.config and not model.init and model_from_config(model.config) == model
+    return model.config if exact else model
 
 
 def _text_part(values: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -26,6 +26,8 @@ from shaped_attention.commands.options import (
 )
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from shaped_attention.architectures.model import Model
 
 _WIDTH = 110
@@ -39,7 +41,7 @@ _OPTIONS = [
                  "line breaks separate them."),
     click.option("--targets", metavar="LIST|FILE",
                  help="Token id that each position should predict.  [default: the next token; "
-                 "after the last one, one that is drawn]"),
+                 "after the last one a random one]"),
     click.option("--samples", type=int,
                  help="Number of independent models.  [default: 4, or 16 with --forward-only]"),
     click.option("--forward-only", is_flag=True,
@@ -166,7 +168,8 @@ def _run(
         if not forward_only:
             checked_targets(model.embedding, known, goal)
     counted = f"{count} token{'s' if count != 1 else ''}"
-    samples = samples or (16 if forward_only else 4)
+    if samples is None:
+        samples = 16 if forward_only else 4
     if figure is not None:
         check_new("another --figure", overwrite, [figure])
     places = {}
@@ -193,7 +196,7 @@ def _run(
         say(f"\n{summary_table(summary, every)}\n\n{fill(verdict(summary), _WIDTH)}\n")
         entry = {"name": name, "family": model.family, "samples": samples}
         entry["by_layer"] = {
-            str(key): {level: values.sel(level=level).to_numpy().tolist() for level in LEVELS}
+            str(key): {level: _numbers_of(values.sel(level=level)) for level in LEVELS}
             for key, values in summary.data_vars.items()
         }
         if not forward_only:
@@ -205,13 +208,18 @@ def _run(
     if len(summaries) > 1:
         say(f"{' and '.join(summaries)}\n{fill(compared(summaries), _WIDTH)}\n")
     if as_json:
-        click.echo(json.dumps({"models": data}, indent=1))
+        click.echo(json.dumps({"models": data}, indent=1, allow_nan=False))
     title = f"{' and '.join(summaries)} at initialisation, {counted}"
     with optional_figure(written, err=as_json):
         if figure is not None:
             from shaped_attention.figures.plots import model_layers
 
             written.append(save_png(model_layers(summaries, title), figure))
+
+
+def _numbers_of(values: xr.DataArray) -> list[float | None]:
+    """Return numbers by layer; None where there are none, as of the embedding's entropy."""
+    return [None if x != x else x for x in values.to_numpy().tolist()]
 
 
 def _silent(text: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from shaped_attention.architectures.family import ACTIVATIONS
-from shaped_attention.architectures.library_names import biased, names_of, option
+from shaped_attention.architectures.library_names import biased, holds, names_of, option
 from shaped_attention.architectures.model import Model, Norm
 from shaped_attention.blocks.activations import activation_named
 from shaped_attention.blocks.normalised import Normalised, normed
@@ -41,7 +41,7 @@ class LibraryModel:
         self._layers = model.layers()
         self.space, self.weights = residual_space(source, model.width, 1), Weights(source)
         self._vocabulary = Frame(model.embedding.vocabulary, source, explicit=True)
-        self.tied = bool(option(model, "tie_word_embeddings", self._names.tied))
+        self.tied = holds(model, ("tie_word_embeddings", self._names.tied))
         words = self._vocabulary
         if not self.tied:
             # The rows of tokens that do not occur have no gradient.
@@ -100,7 +100,7 @@ class LibraryModel:
         if names.transform is not None:
             x = self._transformed(x)
         logits = self.scores(x)
-        if names.head_bias:
+        if names.head_bias and holds(model, names.head_biased):
             logits = logits + self.weights.bias(self._vocabulary, names.head_bias).entries()
         if names.scale:
             logits = option(model, *names.scale) * logits
@@ -144,6 +144,6 @@ class LibraryModel:
     def _normed(self, x: Rows, norm: Norm, name: str) -> Rows:
         tokens: Any = x
         result: Any = normed(tokens, norm.kind, norm.eps)
-        if self._names.norm_biases:
+        if holds(self.model, self._names.norm_biases):
             result = result + self.weights.bias(result.space, f"{name}.bias")
         return result

@@ -6,7 +6,7 @@ import math
 from itertools import count
 
 from shaped_attention.architectures.deviations import Deviations
-from shaped_attention.architectures.library_names import Names, biased, names_of
+from shaped_attention.architectures.library_names import Names, biased, holds, names_of
 from shaped_attention.architectures.model import Model
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block
@@ -31,7 +31,7 @@ def norm_bias(model: Model, block: Block) -> str:
     """Return the name of the bias of the norm beside a block; empty if there is none."""
     names = names_of(model)
     place = 0 if isinstance(block, ShapedAttention) else 1
-    return f"{names.norms[place]}.bias" if names.norm_biases else ""
+    return f"{names.norms[place]}.bias" if holds(model, names.norm_biases) else ""
 
 
 def _of_block(

@@ -23,7 +23,7 @@ from shaped_attention.samplers.specification import Specification
 Ids = NDArray[np.int64]
 
 _GOING_BACK = 2
-"""Periods of layers whose gradients take as much as what is kept of one, on the way back."""
+"""Extra memory of the backward pass, in periods of layers."""
 
 
 def with_gradients(
@@ -68,7 +68,12 @@ def with_gradients(
 def checked_targets(embedding: Embedding, ids: Ids, targets: ArrayLike | str) -> Ids:
     """Return the targets (m,) of tokens; raise ValueError if they are none."""
     if isinstance(targets, str) and targets == "next":
-        return np.append(ids[1:], next(k for k in _drawn(embedding) if k not in set(ids)))
+        order = np.random.default_rng(0).permutation(embedding.vocabulary)
+        spare = order[~np.isin(order, ids)]
+        if not spare.size:
+            what = "token ids, since the text has the whole vocabulary"
+            raise argument_error("targets", what, targets)
+        return np.append(ids[1:], spare[0])
     goal, most = np.asarray(targets), embedding.vocabulary - 1
     if goal.shape != ids.shape or goal.dtype.kind not in "iu":
         what = f"'next', or {len(ids)} token ids, one for each position"
@@ -77,11 +82,6 @@ def checked_targets(embedding: Embedding, ids: Ids, targets: ArrayLike | str) ->
     if outside.size:
         raise argument_error("targets", f"ids in [0, {most}]", int(outside[0]))
     return goal.astype(np.int64)
-
-
-def _drawn(embedding: Embedding) -> Any:
-    """Yield token ids in a random order, which is the same in all runs."""
-    return np.random.default_rng(0).permutation(embedding.vocabulary)
 
 
 def _dataset(step: StepZero) -> xr.Dataset:

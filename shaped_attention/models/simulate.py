@@ -79,9 +79,9 @@ def simulate_model(
         Integer >= 0. Together with the arguments above it determines the result.
     targets
         Token ids (m,): the loss is the mean over positions i of the cross-entropy of the logits
-        there against targets[i]. "next" takes the token at i + 1, and at the last position one that
-        is drawn. None leaves out the loss and its gradients. With targets the samples are those of
-        the way forward and back, not those without.
+        there against targets[i]. "next" takes the token at i + 1, and at the last position a random
+        one. None leaves out the loss and its gradients. With targets, samples come from a forward
+        and backward pass and differ from those without.
     keep
         What to store at each position: "V"; "observables", all of `observables` as `kept`
         (position, sample, observable); or "module:function", a function from V (samples, m, m) to
@@ -129,6 +129,9 @@ def simulate_model(
     if targets is not None:
         if keep != "V":
             raise argument_error("keep", "'V' with targets", keep)
+        if np.ndim(tokens) > 1:
+            what = "a number of tokens or token ids, with targets"
+            raise argument_error("tokens", what, tokens)
         ids = checked_ids(known.embedding, tokens)
         spec = specified(known, ids, samples, seed, keep, **options)
         return with_gradients(known, ids, targets, spec, entropy)

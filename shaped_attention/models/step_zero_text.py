@@ -34,7 +34,7 @@ def step_zero_text(result: xr.Dataset, model: Model, every: int | None = None) -
     lines = [
         f"loss {_band(result.loss.to_numpy())}; log(vocabulary) = {log:.4g}",
         f"standard deviation of the logits {_band(result.logit_std.to_numpy())}",
-        f"norm of the gradient, without gains of norms: {_band(total)} in all",
+        f"total gradient norm (without gains of norms) {_band(total)}",
         "",
         "layer  norm of the gradient",
     ]

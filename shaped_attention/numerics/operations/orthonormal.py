@@ -9,7 +9,7 @@ so small that no result shows it, and well above what rounding leaves of depende
 bits differ between processors. Each row is orthogonalised twice, so that |E E^T - I| stays at
 rounding level (Giraud, Langou and Rozloznik, Comput. Math. Appl. 50, 2005).
 
-Many rows are orthogonalised by reflections if no pivot is small, which is faster.
+On the CPU many rows are orthogonalised by reflections if no pivot is small, which is faster.
 
 A small pivot enlarges what rounding has left of C along P, to at most 1e-4 of a direction, or 0.02
 in float32. It is taken off before a later row uses the direction.
@@ -57,7 +57,7 @@ def orthonormal(rows: M, lengths: M, known: M | None = None) -> M:
     `known` (p, k) are the known directions. No gradient is recorded.
     """
     x, scale = tensor(rows).detach(), tensor(lengths).detach()
-    if x.shape[-2] < _FEWEST_ROWS or x.shape[-1] < x.shape[-2]:
+    if x.device.type != "cpu" or x.shape[-1] < x.shape[-2] or x.shape[-2] < _FEWEST_ROWS:
         return tensor(_orthonormal(x, scale, tensor(known)))
     whole, sound = _reflected(x, scale)
     if bool(sound.all()):
