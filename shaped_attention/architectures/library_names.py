@@ -145,6 +145,8 @@ def _roberta(name: str) -> Names:
     return replace(names, activation=("", "gelu"))
 
 
+# The library's module lists its head first, and so the embedding under the head's name.
+_HEAD_FIRST = replace(_roberta("roberta"), embedding="lm_head.decoder")
 _OF_BERT = (
     "cls.predictions.bias",
     ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
@@ -153,7 +155,7 @@ _OF_BERT = (
 NAMES: dict[str, Names] = {
     "bert": _bert("bert", *_OF_BERT),
     "bloom": _BLOOM,
-    "camembert": _roberta("roberta"),
+    "camembert": _HEAD_FIRST,
     "codegen": replace(
         _GPTJ, matrices={"attn.qkv_proj": "qkv", "attn.out_proj": "o", "mlp.fc_in": "u",
                          "mlp.fc_out": "d"},
@@ -240,6 +242,6 @@ NAMES: dict[str, Names] = {
         biases={"qkvoud": ("use_bias", True)}, norm_biases=True,
     ),
     "vaultgemma": replace(_GEMMA, cap=("final_logit_softcapping", 30.0)),
-    "xlm-roberta": _roberta("roberta"),
+    "xlm-roberta": _HEAD_FIRST,
 }  # fmt: skip
 """Names by `model_type`."""
