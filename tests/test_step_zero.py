@@ -83,7 +83,7 @@ def by_law(config: Any, count: int, **changes: Any) -> Rows:
 
 
 def smallest(real: Rows, law: Rows) -> float:
-    """The smallest p-value times the number of tests; those of keys' biases are rounding errors without positions."""
+    """The smallest p-value times their number; without positions those of keys' biases are 0."""
     values = [
         ks_2samp(real[name], law[name]).pvalue for name in law
         if max(real[name].max(), law[name].max()) > 1e-6 * real["loss"].max()
