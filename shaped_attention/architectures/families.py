@@ -209,20 +209,16 @@ _LAYER_NORM = Family(
     norm="layer", eps=("layer_norm_eps", 1e-5), activation=("hidden_act", "gelu"), gated=False,
     kv_heads=None, head_size=False, padding=False, biases=(),
 )  # fmt: skip
-_SUMMARY = (
-    "n_ctx", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
-    "summary_type", "summary_use_proj",
-)  # fmt: skip
 _GPT2 = replace(
     _LAYER_NORM, eps=("layer_norm_epsilon", 1e-5), activation=("activation_function", "gelu_new"),
     hidden=("n_inner", 4), rope=lambda *_: None, kinds=logits_by_number, details=_gpt2,
     kv_heads=lambda fields, heads: heads, positions="learned",
-    unused=(*_SUMMARY, "reorder_and_upcast_attn"),
+    unused=("n_ctx", "reorder_and_upcast_attn"),
 )  # fmt: skip
 _GPTJ = replace(
     _LAYER_NORM, eps=("layer_norm_epsilon", 1e-5), activation=("activation_function", "gelu_new"),
     hidden=("n_inner", 4), rope=_gptj_rope, parallel=True, positions="bounded",
-    unused=(*_SUMMARY, "rotary", "scale_attn_weights"),
+    unused=("n_ctx", "rotary", "scale_attn_weights"),
 )  # fmt: skip
 _PHI = replace(
     _LAYER_NORM, activation=("hidden_act", "gelu_new"), kv_heads=shared_keys, padding=True,
@@ -255,8 +251,7 @@ FAMILIES: dict[str, Family] = {
         only={"apply_residual_connection_post_layernorm": (False,)},
         unused=(
             "attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
-            "offset_alibi", "seq_length", "skip_bias_add", "skip_bias_add_qkv", "slow_but_exact",
-            "unk_token_id",
+            "offset_alibi", "skip_bias_add", "skip_bias_add_qkv", "slow_but_exact",
         ),
     ),
     "codegen": _GPTJ,
@@ -318,10 +313,8 @@ FAMILIES: dict[str, Family] = {
         kinds=first_full_in, mask=_modernbert_mask, rope=_modernbert_rope, details=_modernbert,
         normed=True, biases=("attention_bias", "mlp_bias", "norm_bias"),
         unused=(
-            "classifier_activation", "classifier_bias", "classifier_pooling", "cls_token_id",
-            "decoder_bias", "deterministic_flash_attn", "layer_norm_eps", "mlp_dropout",
-            "position_embedding_type", "reference_compile", "repad_logits_with_grad",
-            "sparse_pred_ignore_index", "sparse_prediction",
+            "decoder_bias", "layer_norm_eps", "position_embedding_type", "reference_compile",
+            "repad_logits_with_grad", "sparse_pred_ignore_index", "sparse_prediction",
         ),
     ),
     "olmo": Family({"pad_token_id": 1}, norm="layer", eps=1e-5),

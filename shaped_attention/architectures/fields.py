@@ -31,8 +31,8 @@ WITHOUT_INFLUENCE = frozenset({
     "use_bfloat16", "use_cache", "use_sdpa", "verbose", "xla_device", "z_loss_weight",
 })  # fmt: skip
 _HARMLESS = re.compile(
-    r"drop(out(_prob)?)?$|^(pooler|classifier|tokenizer|quantization)(_|$)|unsloth|flash_att"
-    r"|_token_(id|index)$|^_?attn_impl|^use_fused"
+    r"drop(out(_prob)?)?$|^(summary|pooler|classifier|tokenizer|quantization)(_|$)|unsloth"
+    r"|flash_att|_token_(id|index)$|^_?attn_impl|^use_fused"
 )
 """Training, dropout (off), generation, storage and names; tied embeddings touch the logits only.
 Interleaved pairs of RoPE have the law of any other pairing."""

@@ -30,30 +30,13 @@ from shaped_attention.blocks.parameters import value_at
 
 
 def attention(
-    width: int,
-    stds: Deviations,
-    heads: int,
-    head_size: int,
-    *,
-    logit_scale: float | None = None,
-    qk_norm: QKNorm | None = None,
-    skip: float | None = 1.0,
-    **options: Any,
-) -> ShapedAttention:
+    width: int, stds: Deviations, heads: int, head_size: int, *, logit_scale: float,
+    qk_norm: QKNorm | None = None, **options: Any,
+) -> ShapedAttention:  # fmt: skip
     """Return softmax attention whose weights have given standard deviations.
 
-    Parameters
-    ----------
-    width, heads, head_size
-        Numbers n, H and d_h.
-    stds
-        Standard deviations of W_Q, W_K, W_V and W_O.
-    logit_scale
-        Factor s of the logits; by default 1 / sqrt(d_h).
-    qk_norm
-        QK-norm with the model's eps.
-    skip, options
-        Further fields of `ShapedAttention`.
+    `width`, `heads` and `head_size` are n, H and d_h, `logit_scale` the factor s of the logits, and
+    `qk_norm` has the model's eps; `options` are further fields of `ShapedAttention`.
     """
     inner = stds.queries * stds.keys * width
     if qk_norm and qk_norm.eps and stds.queries != stds.keys:
@@ -61,10 +44,9 @@ def attention(
             "init has different standard deviations of queries and keys, which is not covered with "
             f"QK-norm; got {stds.queries:g} and {stds.keys:g}"
         )
-    scale = head_size**-0.5 if logit_scale is None else logit_scale
     return ShapedAttention(
         gamma=stds.values * math.sqrt(width * heads * head_size) * stds.output,
-        tau0=1.0 / (scale * math.sqrt(head_size) * (1.0 if qk_norm else inner)),
+        tau0=1.0 / (logit_scale * math.sqrt(head_size) * (1.0 if qk_norm else inner)),
         heads=heads,
         head_size=head_size,
         output_projection=True,
@@ -72,19 +54,13 @@ def attention(
         centring=False,
         scaled_temperature=False,
         qk_norm=qk_norm and replace(qk_norm, eps=qk_norm.eps / inner),
-        skip=skip,
+        skip=1.0,
         **options,
     )
 
 
 def mlp(
-    width: int,
-    stds: Deviations,
-    hidden: int,
-    activation: str,
-    *,
-    gated: bool = False,
-    skip: float | None = 1.0,
+    width: int, stds: Deviations, hidden: int, activation: str, *, gated: bool = False
 ) -> ShapedMLP:
     """Return an MLP whose weights have given standard deviations."""
     inner = (stds.gate if gated else stds.up) * math.sqrt(width)
@@ -96,20 +72,14 @@ def mlp(
     )
     weight = stds.down * math.sqrt(hidden * unit.mean_square(width))
     gate = stds.up * math.sqrt(width) if gated else 1.0
-    return replace(unit, gamma=weight * gate, skip=skip)
+    return replace(unit, gamma=weight * gate)
 
 
 def normed(block: Any, place: str, norm: Norm, weight: float = 1.0) -> Normalised:
     """Return a block with a norm of its tokens, of its branch, of both, or of the sum.
 
-    Parameters
-    ----------
-    block
-        Block whose gamma is the weight of the model's branch.
-    place, norm
-        Place as in `Normalised`, and norm.
-    weight
-        Factor of the branch, or of its norm.
+    The gamma of `block` is the weight of the model's branch; `place` is as in `Normalised`, and
+    `weight` a factor of the branch, or of its norm.
     """
     gamma = value_at(block.gamma, 0.0)
     if place in ("branch", "sandwich"):

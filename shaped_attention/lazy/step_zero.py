@@ -97,7 +97,7 @@ class ModelAtStart(LibraryModel):
 
     def forward(
         self, passed: Callable[[int], object] = lambda count: None, layers: int | None = None
-    ) -> None:
+    ) -> DeepNetwork:
         """Go forward to the last tokens, or so far; `passed` is called as by `DeepNetwork`."""
         with Tape() as self._start:
             x = self.start()
@@ -105,16 +105,7 @@ class ModelAtStart(LibraryModel):
         start, means = self._entering.detached(), self._means
         self._network = DeepNetwork(start, self._layer, self.depth, means, passed)
         self._last = self._network.forward(layers)
-
-    def entries(self) -> int:
-        """Return how many numbers the way forward keeps."""
-        assert self._network is not None
-        return self._network.entries()
-
-    def operands(self) -> int:
-        """Return how many rows and matrices the way forward keeps."""
-        assert self._network is not None
-        return self._network.operands()
+        return self._network
 
     def step(self, targets: Ids) -> StepZero:
         """Return the loss for targets (m,), and the norms of its gradients."""

@@ -43,9 +43,8 @@ def with_gradients(
     total = 2 * model.depth * spec.samples
     with progress_bar("layers", spec.progress, total=total, unit="layer", unit_scale=True) as bar:
         period = len(pattern_of(model.layer))
-        probe = made(0, 1)
         with few_threads(0):
-            probe.forward(layers=min(period, model.depth))
+            probe = made(0, 1).forward(layers=min(period, model.depth))
         periods = -(-model.depth // period)
         entries = probe.entries() * (periods + _GOING_BACK) + logits
         of_operand = probe.entries() / probe.operands()
