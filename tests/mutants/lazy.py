@@ -10,7 +10,38 @@ _ROWS = "shaped_attention/rows/rows.py"
 _SPACES = "shaped_attention/rows/spaces.py"
 _ALL_GRADIENTS = "test_lazy_rules.py::test_gradients_are_those_of_torch"
 
+_GPT2 = "test_step_zero.py::test_three_families_have_the_law_of_models_of_the_library[gpt2]"
+_STEP_ZERO = "shaped_attention/lazy/step_zero.py"
+
 LAZY = [
+    Mutant(
+        "step-zero-rows-of-other-tokens-left-out",
+        _STEP_ZERO,
+        "torch.hypot(norms[embedding], norm)",
+        "norms[embedding]",
+        (_GPT2,),
+    ),
+    Mutant(
+        "step-zero-targets-in-the-order-of-the-vocabulary",
+        _STEP_ZERO,
+        "self._order[targets] if self.tied else targets",
+        "targets",
+        (_GPT2,),
+    ),
+    Mutant(
+        "stored-divisor-forgotten",
+        "shaped_attention/lazy/stored.py",
+        "divisor, last = stds.values * math.sqrt(model.width), ",
+        "divisor, last = 1.0, ",
+        (_GPT2,),
+    ),
+    Mutant(
+        "stored-norm-biases-of-the-other-norm",
+        "shaped_attention/lazy/stored.py",
+        "place = 0 if isinstance(block, ShapedAttention) else 1",
+        "place = 1 if isinstance(block, ShapedAttention) else 0",
+        (_GPT2,),
+    ),
     Mutant(
         "lazy-degrees-of-freedom-of-the-whole-space",
         _SPACES,
