@@ -108,7 +108,7 @@ def check(name: str, std: float, models: int) -> None:
 @pytest.mark.quick
 @pytest.mark.parametrize("name", QUICK)
 def test_three_families_have_the_law_of_models_of_the_library(name: str) -> None:
-    check(name, 0.15, 150)
+    check(name, 0.15, 100)
 
 
 @pytest.mark.validation
