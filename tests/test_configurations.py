@@ -260,7 +260,7 @@ def test_masks_and_rotations_of_the_layers():
         (
             {"model_type": "paligemma", "text_config": LLAMA},
             "config has model_type='paligemma' around a text_config, which is not covered; "
-            "its text_config may be: pass it as a configuration of its own; record_covariances .*",
+            "its text_config may be covered: pass that alone; record_covariances .*",
         ),
         (
             {"model_type": "llava", "text_config": 3},

@@ -12,8 +12,8 @@ from shaped_attention.results.plain_arguments import storable
 class Deviations:
     """Standard deviations of a layer's matrices, by what they make.
 
-    `up` is the first matrix of the MLP, beside which `gate` is the one whose products go through
-    the activation, if the MLP is gated; `output` and `down` end the branches.
+    `up` and `down` are the first and last matrices of the MLP. In a gated MLP the activation acts
+    on the output of `gate`; otherwise `gate` is unused. `output` is attention's output projection.
     """
 
     queries: float
@@ -25,6 +25,6 @@ class Deviations:
     down: float
 
     def of(self, letter: str) -> float:
-        """Return that of q, k, v, o, g, u or d, the letters of `library_names`."""
+        """Return that of q, k, v, o, g, u or d, the letters of `parameter_names`."""
         numbers: tuple[float, ...] = astuple(self)
         return numbers["qkvogud".index(letter)]

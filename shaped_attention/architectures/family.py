@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.architectures.fields import Fields, field_error
 from shaped_attention.architectures.layer_types import Kind, Kinds, all_full, mask_of, shortest
-from shaped_attention.architectures.library_names import NAMES, Names
 from shaped_attention.architectures.model import Embedding, Model, Norm
+from shaped_attention.architectures.parameter_names import NAMES, Names
 from shaped_attention.architectures.parts import attention, mlp, normed
 from shaped_attention.architectures.recipes import Initial, initial
 from shaped_attention.architectures.rope import rope_of

@@ -154,7 +154,7 @@ class Model:
         Those of a head that is not tied, and of the matrix in front of the head of a masked model;
         None is that of the embedding.
     logit_multiplier
-        Factor of the logits, beside those of the configuration.
+        Extra factor of the logits, on top of any in the configuration.
     init, recipe
         The recipe of the initialisation, and its table in words; empty for the library's own.
     config

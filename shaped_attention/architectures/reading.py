@@ -128,7 +128,7 @@ def _text_part(values: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]
     if not isinstance(inner, dict):
         raise field_error("text_config", "an object with the fields of the text model", inner)
     if family not in _WRAPPERS:
-        alone = "its text_config may be: pass it as a configuration of its own"
+        alone = "its text_config may be covered: pass that alone"
         what = f"config has model_type={family!r} around a text_config, which is not covered"
         raise ValueError("; ".join([what, *(obstacles(inner) or [alone])]) + POINTER)
     # Old files of Gemma 3 leave out what is the library's default.

@@ -1,7 +1,7 @@
 """Initialisations of people's code: the standard deviation of each matrix, by layer and size.
 
 Matrices are q, k, v and o for queries, keys, values and the output of attention; g, u and d for
-the gate, the first and the last matrix of the MLP, as in `library_names`; outside of layers w is
+the gate, the first and the last matrix of the MLP, as in `parameter_names`; outside of layers w is
 the embedding, p positions, y types, h a head that is not tied, and f what is in front of the head
 of a masked model. Formulas know L (depth), l (number of the layer, from 0), n (width), fan_in, and
 std (the configuration's own standard deviation).
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.architectures.formulas import value_of
-from shaped_attention.architectures.library_names import NAMES
+from shaped_attention.architectures.parameter_names import NAMES
 from shaped_attention.checks import argument_error
 
 _EXACT = 5.0

@@ -102,11 +102,11 @@ def model_command(
 
     CONFIG is a config.json of the transformers library, a folder with one, Meta's params.json, a
     file with nanoGPT's fields, or the name of a shipped configuration (--list). Prints cosines,
-    effective rank, norms and entropy of attention by layer (median, and 5 and 95 % quantiles over
-    samples) and a verdict; the loss beside log(vocabulary), the deviation of the logits, the norm
-    of the gradient in all and by layer, the parameters with the largest share, and the root mean
-    square of gradients beside Adam's eps. Given two configurations, it also prints how they differ.
-    Files of an earlier command are replaced only with --overwrite.
+    effective rank, norms and attention entropy by layer (median, and 5 and 95 % quantiles over
+    samples) and a verdict. Then prints the loss next to log(vocabulary), the standard deviation of
+    the logits, the gradient norm in total and by layer, the parameters with the largest share, and
+    the root mean square of gradient entries next to Adam's eps. Given two configurations, also
+    prints how they differ. Existing files are replaced only with --overwrite.
     """
     if families or listed:
         from shaped_attention.architectures.configurations import shipped_configurations

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from shaped_attention.architectures.family import ACTIVATIONS
-from shaped_attention.architectures.library_names import biased, holds, names_of, option
 from shaped_attention.architectures.model import Model, Norm
+from shaped_attention.architectures.parameter_names import biased, holds, names_of, option
 from shaped_attention.blocks.activations import activation_named
 from shaped_attention.blocks.normalised import Normalised, normed
 from shaped_attention.blocks.parameters import at_depth

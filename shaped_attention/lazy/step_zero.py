@@ -1,8 +1,9 @@
 """The loss of a model of the library at step 0 and its gradients, layer by layer.
 
 The layers have frames that forget (`lazy.forgetting`). A head that is tied to the embedding sees
-the rows of the tokens that occur, so these pass all layers beside the tokens, up and, as a part of
-the gradient, down; the rows of all other tokens are drawn in the head, as they were not looked at.
+the embedding rows of the tokens in the text, so these rows are carried through all layers with the
+tokens, and their gradients are carried back. All other rows are drawn in the head, where they are
+first used.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import math
 from itertools import count
 
 from shaped_attention.architectures.deviations import Deviations
-from shaped_attention.architectures.library_names import Names, biased, holds, names_of
 from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.parameter_names import Names, biased, holds, names_of
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.mlp import ShapedMLP
@@ -28,7 +28,7 @@ def stored(model: Model, block: Block, stds: Deviations) -> list[Stored]:
 
 
 def norm_bias(model: Model, block: Block) -> str:
-    """Return the name of the bias of the norm beside a block; empty if there is none."""
+    """Return the name of the bias of a block's norm; empty if it has none."""
     names = names_of(model)
     place = 0 if isinstance(block, ShapedAttention) else 1
     return f"{names.norms[place]}.bias" if holds(model, names.norm_biases) else ""

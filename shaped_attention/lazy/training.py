@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from shaped_attention.architectures.library_names import names_of
+from shaped_attention.architectures.parameter_names import names_of
 from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.tokens import checked_ids, mean_covariance
 from shaped_attention.blocks.base import Block, Pattern

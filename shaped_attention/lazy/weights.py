@@ -134,7 +134,7 @@ class Weights(dict[str, Parameter]):
     def _first_product(
         self, x: Rows, columns: int, name: str, number: int, group: Stored | None, prefix: str
     ) -> Rows:
-        """Return the product with a new matrix, beside those that take the same rows."""
+        """Return the product with a new matrix, stored with those that take the same rows."""
         matrix = next(
             (w for w, _ in self._places.values() if w.rows is x and w.stored is group), None
         )

@@ -10,8 +10,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.architectures.layer_summary import LEVELS
-from shaped_attention.architectures.library_names import names_of
 from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.parameter_names import names_of
 from shaped_attention.architectures.verdict import shown_layers
 
 Array = NDArray[np.float64]

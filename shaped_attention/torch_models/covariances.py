@@ -65,7 +65,7 @@ def record_covariances(
     xarray.Dataset with `V` (position, sample, row, col), position l after l chosen modules, or
     (time, sample, row, col) with `stopping_time` (sample), infinite; leading axes of outputs are
     flattened to samples, and the coordinate `module` has the names. `compare` and `model_summary`
-    take it beside a result of `simulate_model`.
+    accept it, as they accept a result of `simulate_model`.
 
     For a model of the `transformers` library,
 

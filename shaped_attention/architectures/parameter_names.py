@@ -83,7 +83,7 @@ def biased(model: Model, letters: str) -> bool:
 
 
 def names_of(model: Model) -> Names:
-    """Return the names of a model's parameters; raise ValueError for one of its own kind."""
+    """Return the names of a model's parameters; raise ValueError if they are unknown."""
     names = NAMES.get(model.family)
     if names is None or model.deviations is None:
         known = ", ".join(sorted(NAMES))
