@@ -21,6 +21,7 @@ from .blocks.positions import alibi, sliding_window
 from .blocks.rotations import Rope
 from .figures import plots
 from .io.inputs import example_tokens, read_covariance, read_tokens
+from .lazy.entrywise import AdamW, Lion
 from .lazy.gradient_norms import gradient_norms
 from .lazy.lyapunov import lyapunov
 from .lazy.optimizers import SGD, Muon
@@ -66,8 +67,10 @@ from .torch_models.transformer import ShapedTransformer
 
 __all__ = [
     "SGD",
+    "AdamW",
     "Block",
     "Embedding",
+    "Lion",
     "Model",
     "Muon",
     "Norm",

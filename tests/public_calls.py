@@ -172,6 +172,8 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "lazy.Tape": (sa.lazy.Tape, {}),
         "lyapunov": (sa.lyapunov, RUN),
         "neural_tangent_kernel": (sa.neural_tangent_kernel, RUN),
+        "AdamW": (sa.AdamW, {"lr": 0.1}),
+        "Lion": (sa.Lion, {"lr": 0.1}),
         "Muon": (sa.Muon, {"lr": 0.1}),
         "SGD": (sa.SGD, {"lr": 0.1}),
         "simulate_training": (

@@ -199,7 +199,7 @@ def test_a_step_down_the_gradient_lowers_the_loss_by_its_square():
 
 test_bad_input = pytest.mark.quick(
     refused(
-        ({"optimizer": "adam"}, r"optimizer must be an SGD or Muon .* such as Adam"),
+        ({"optimizer": "adam"}, r"optimizer must be an SGD, Muon, AdamW or Lion"),
         ({"optimizer": sa.SGD}, r"got the class SGD: call it, as in sa.SGD\(0.1\)"),
         ({"classes": 10**9}, r"memory must be .* fewer tokens or classes need less"),
         ({"memory": 1000}, "about what one sample takes"),
@@ -221,7 +221,7 @@ test_rates_are_numbers_by_name_and_not_negative = refused(
     (lambda: sa.SGD(-1.0), "lr must be"),
     (lambda: sa.SGD({1: 0.1}), "lr must be a number, or a mapping from names"),
     (lambda: sa.SGD(0.1, momentum=1.0), "momentum must be below 1"),
-    (lambda: sa.Muon(0.1, rest=sa.Muon(0.1)), "rest must be an SGD or None"),
+    (lambda: sa.Muon(0.1, rest=sa.Muon(0.1)), "rest must be an SGD, AdamW, Lion or None"),
 )
 
 

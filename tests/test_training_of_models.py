@@ -11,7 +11,9 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.lazy import named_model, parameters
+from shaped_attention.lazy.entrywise import of_entries
 from shaped_attention.lazy.matrices import Matrix
+from shaped_attention.lazy.optimizers import rate_of
 from shaped_attention.lazy.weights import Weights
 from tests.explicit_networks import norms
 from tests.test_simulate_training import p_values, values_of
@@ -38,11 +40,17 @@ CASES = {
         LLAMA | {"tie_word_embeddings": True},
         sa.Muon(0.05, momentum=0.8, nesterov=False, weight_decay=0.5),
     ),
+    "gpt2 with AdamW": (GPT2, sa.AdamW(0.06, (0.9, 0.95), weight_decay=4.0)),
+    "llama with Lion": (LLAMA, sa.Lion(0.02, weight_decay=0.5)),
+    "llama with Muon and AdamW": (
+        LLAMA,
+        sa.Muon(0.05, momentum=0.8, rest=sa.AdamW(0.05, weight_decay={"lm_head*": 1.0})),
+    ),
 }
 
 
-def models(config, samples):
-    """A model that the library makes, and the parameters (samples, ...) of many, without gains."""
+def models(config, samples, with_gains=False):
+    """A model that the library makes, and the parameters (samples, ...) of many."""
     kind = "GPT2" if config["model_type"] == "gpt2" else "Llama"
     dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0} if kind == "GPT2" else {}
     fields = {name: value for name, value in config.items() if name != "model_type"}
@@ -56,6 +64,7 @@ def models(config, samples):
             model = create(made).double().eval()
             every.append({name: p.detach() for name, p in model.named_parameters()})
     gains = [x for x in every[0] if x.endswith("weight") and ("ln_" in x or "norm" in x)]
+    gains = [] if with_gains else gains
     return model, {x: torch.stack([p[x] for p in every]) for x in every[0] if x not in gains}
 
 
@@ -63,7 +72,7 @@ def models(config, samples):
 def really(name, samples=200):
     """Rows of named values by step, of models of the library."""
     config, rule = CASES[name]
-    model, weights = models(config, samples)
+    model, weights = models(config, samples, of_entries(rule))
     gains = {name: p.detach() for name, p in model.named_parameters() if name not in weights}
 
     def loss_of(parameters):
@@ -80,7 +89,7 @@ def really(name, samples=200):
         row |= {f"gradient {name}": norm for name, norm in norms(gradients).items()}
         rows.append(row)
         updates = update(weights, gradients, buffers, rule)
-        if getattr(rule, "weight_decay", 0.0) == 0.0:
+        if updates and getattr(rule, "weight_decay", 0.0) == 0.0:
             row |= {f"update {name}": norm for name, norm in norms(updates).items()}
     return rows
 
@@ -96,6 +105,19 @@ def update(weights, gradients, buffers, rule):
     for name, w in weights.items():
         g = gradients[name]
         hidden = name.endswith("weight") and (".attn." in name or "mlp." in name or "self_" in name)
+        each = rule.rest if isinstance(rule, sa.Muon) and not hidden else rule
+        if isinstance(each, sa.AdamW | sa.Lion):
+            if name not in buffers:
+                decay = rate_of(each.weight_decay, name)
+                settings = {"lr": each.lr, "betas": each.betas, "weight_decay": decay}
+                kind = Lion
+                if isinstance(each, sa.AdamW):
+                    kind = torch.optim.AdamW
+                    settings |= {"eps": each.eps, "foreach": False}
+                buffers[name] = kind([w], **settings)
+            w.grad = g
+            buffers[name].step()
+            continue
         if isinstance(rule, sa.Muon) and hidden:
             buffers[name] = rule.momentum * buffers.get(name, 0.0) + g
             seen = g + rule.momentum * buffers[name] if rule.nesterov else buffers[name]
@@ -111,6 +133,23 @@ def update(weights, gradients, buffers, rule):
         updates[name] = rates.get(name, rates["*"]) * buffers[name]
         w -= updates[name]
     return updates
+
+
+class Lion(torch.optim.Optimizer):
+    """Lion as its authors write it."""
+
+    def __init__(self, parameters, lr, betas, weight_decay):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                a, b = group["betas"]
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.sub_(group["lr"] * torch.sign(a * m + (1 - a) * p.grad))
+                m.mul_(b).add_((1 - b) * p.grad)
 
 
 def sign(x):
@@ -148,7 +187,7 @@ def smallest(run, rows):
 
 @pytest.mark.parametrize("name", CASES)
 def test_laws_are_those_of_the_library(name):
-    """Loss, gradient and update of every parameter but gains, before each of three steps."""
+    """Loss, gradient and update of every parameter, before each of three steps."""
     run, rows = lazily(name), really(name)
     assert set(run.parameter.values) == {
         key.removeprefix("gradient ") for key in rows[0] if key.startswith("gradient")
@@ -193,9 +232,29 @@ def untied(monkeypatch):
     )  # fmt: skip
 
 
+def without_bias_correction(monkeypatch):
+    """Adam's averages as they are."""
+
+    def constants(self, steps):
+        a, b = self.betas
+        return [a, b, *([(1.0 - a) / (1.0 - b) ** 0.5, self.eps / (1.0 - b) ** 0.5] * steps)]
+
+    monkeypatch.setattr(sa.AdamW, "constants", constants)
+
+
+def without_decay_at_start(monkeypatch):
+    """Weight decay of the updates alone."""
+    change = parameters.Parameter.set
+    monkeypatch.setattr(
+        parameters.Parameter, "set", lambda self, kept, update: change(self, 1.0, update)
+    )
+
+
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
+        (without_bias_correction, "gpt2 with AdamW"),
+        (without_decay_at_start, "gpt2 with AdamW"),
         (without_divisor, "gpt2"),
         (untied, "gpt2 with Muon"),
         (one_by_one, "gpt2 with Muon"),

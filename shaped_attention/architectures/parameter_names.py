@@ -31,8 +31,9 @@ class Names:
     """Names of the parameters of a family.
 
     `layers` is in front of the number of a layer, whose `matrices` have the letters of the module;
-    `norms` are those in front of attention and of the MLP, or after them. `biases` say which
-    matrices, by their letters, have one, and `norm_biases` whether the norms do. `head` may be the
+    `norms` are those in front of attention and of the MLP, or after them, and `branch_norms` those
+    at the output of both; `gains` says whether norms have them. `biases` say which matrices, by
+    their letters, have one, and `norm_biases` whether the norms do. `head` may be the
     `tied` embedding; its products are multiplied by a field of `scale` or divided by one of
     `divisor`, and capped by one of `cap`. A masked model has a `transform` in front of it: names of
     its matrix and its norm, and its activation or the field of it. The matrices may be stored as
@@ -59,6 +60,8 @@ class Names:
     transform: tuple[str, str] | None = None
     activation: tuple[str, str] = ("hidden_act", "gelu")
     by_inputs: bool = False
+    branch_norms: tuple[str, str] = ("post_attention_layernorm", "post_feedforward_layernorm")
+    gains: Flag = True
 
 
 def option(model: Model, name: str, default: Any) -> Any:
@@ -105,6 +108,7 @@ _LLAMA = Names(biases={"qkvo": ("attention_bias", False), "gud": ("mlp_bias", Fa
 _ATTENTION = replace(_LLAMA, biases={"qkvo": ("attention_bias", False)})
 _PLAIN = replace(_LLAMA, biases={})
 _GEMMA = replace(_ATTENTION, tied=True)
+_SANDWICH = replace(_GEMMA, norms=("input_layernorm", "pre_feedforward_layernorm"))
 _GLM = replace(_LLAMA, matrices=_SEPARATE | _GATE_UP, biases={"qkv": ("attention_bias", True)})
 _GPT2 = Names(
     {"attn.c_attn": "qkv", "attn.c_proj": "o", "mlp.c_fc": "u", "mlp.c_proj": "d"},
@@ -177,10 +181,10 @@ NAMES: dict[str, Names] = {
     "exaone4": _PLAIN,
     "falcon": replace(_BLOOM, start_norm="", biases={"qkvoud": ("bias", False)}),
     "gemma": _GEMMA,
-    "gemma2": replace(_GEMMA, cap=("final_logit_softcapping", 30.0)),
-    "gemma3_text": replace(_GEMMA, cap=("final_logit_softcapping", None)),
+    "gemma2": replace(_SANDWICH, cap=("final_logit_softcapping", 30.0)),
+    "gemma3_text": replace(_SANDWICH, cap=("final_logit_softcapping", None)),
     "glm": _GLM,
-    "glm4": _GLM,
+    "glm4": replace(_GLM, branch_norms=("post_self_attn_layernorm", "post_mlp_layernorm")),
     "gpt2": _GPT2,
     "gpt_bigcode": replace(_GPT2, by_inputs=False),
     "gpt_neox": Names(
@@ -208,7 +212,7 @@ NAMES: dict[str, Names] = {
         activation=("classifier_activation", "gelu"), norm_biases=("norm_bias", False),
         head_biased=("decoder_bias", True),
     ),
-    "olmo": _ATTENTION,
+    "olmo": replace(_ATTENTION, gains=False),
     "olmo2": _ATTENTION,
     "olmo3": _ATTENTION,
     "opt": Names(
@@ -218,6 +222,7 @@ NAMES: dict[str, Names] = {
         final_norm="model.decoder.final_layer_norm", tied=True,
         biases={"qkvoud": ("enable_bias", True)},
         norm_biases=("layer_norm_elementwise_affine", True),
+        gains=("layer_norm_elementwise_affine", True),
     ),
     "phi": Names(
         {**_QKV, "self_attn.dense": "o", "mlp.fc1": "u", "mlp.fc2": "d"},
@@ -241,7 +246,7 @@ NAMES: dict[str, Names] = {
         _LLAMA, matrices={**_SEPARATE, "mlp.c_fc": "u", "mlp.c_proj": "d"}, tied=True,
         biases={"qkvoud": ("use_bias", True)}, norm_biases=True,
     ),
-    "vaultgemma": replace(_GEMMA, cap=("final_logit_softcapping", 30.0)),
+    "vaultgemma": replace(_SANDWICH, cap=("final_logit_softcapping", 30.0)),
     "xlm-roberta": _HEAD_FIRST,
 }  # fmt: skip
 """Names by `model_type`."""

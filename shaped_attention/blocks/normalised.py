@@ -93,6 +93,11 @@ class Normalised(Block):
         return self.inner.gamma
 
     @property
+    def branch_gain(self) -> Parameter:
+        """The gain of the norm at the output of the branch."""
+        return self.gain
+
+    @property
     def limit(self) -> SandwichLimit | str:
         """The limit of the correlations, or the reason why it does not exist."""
         if isinstance(self.inner.limit, str):
@@ -115,7 +120,7 @@ class Normalised(Block):
         """Return the inner block's branch, with the norms before and after it."""
         result = self.inner.applied(p.inner, self._seen(p, tokens), project)
         eps = self.eps if self.branch_eps is None else self.branch_eps
-        return p.gain * normed(result, self.norm, eps) if self._adds_normalised else result
+        return p.branch_gain * normed(result, self.norm, eps) if self._adds_normalised else result
 
     def forward(self, p: Parameters, tokens: Tokens, project: Project) -> Tokens:
         """Apply the block, and normalise the result if `place` is "after"."""

@@ -24,7 +24,7 @@ from shaped_attention.checks import (
     check_skip,
 )
 from shaped_attention.libraries import Tensor
-from shaped_attention.numerics.graph import Operand
+from shaped_attention.numerics.graph import Extended, Operand
 from shaped_attention.numerics.scalars import Scalar
 
 if TYPE_CHECKING:
@@ -159,8 +159,9 @@ def resolved(block: B, depth: float) -> B:
 class Parameters:
     """The parameters of a block, as attributes with the names of its fields.
 
-    The value of a field is the tensor in `tensors` under its name, if any. Otherwise a float or a
-    `Schedule` is passed through `lookup`, and a block or a tuple of blocks gives `Parameters`.
+    The value of a field is the tensor, or the rows, in `tensors` under its name, if any. Otherwise
+    a float or a `Schedule` is passed through `lookup`, and a block or a tuple of blocks gives
+    `Parameters`.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class Parameters:
 
     def __getattr__(self, name: str) -> Any:
         replacement = self._tensors.get(name)
-        if isinstance(replacement, Tensor):
+        if isinstance(replacement, Tensor | Extended):
             return replacement
         field = getattr(self._block, name)
         if isinstance(field, float | Schedule):

@@ -33,6 +33,11 @@ class Factors(NamedTuple):
         assert isinstance(value, Tensor)
         return value[:, 0, 0]
 
+    def product(self, x: Rows, side: int) -> list[Plain]:
+        """Return the parts of x (X^T G) from the side 0, or of x (G^T X) from the side 1."""
+        weight = inner(x, self[side])
+        return [weight @ part for part in self[1 - side].parts]
+
     def sign(self) -> Factors:
         """Return U V^T, with the singular vectors U, V of the nonzero singular values.
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from shaped_attention.checks import argument_error, check_positive
 from shaped_attention.lazy.low_rank import Coefficient, Factors
-from shaped_attention.lazy.parameters import Parameter, scaled
+from shaped_attention.lazy.parameters import Parameter, Update, scaled
 from shaped_attention.numerics.primitives import concatenate
 from shaped_attention.rows.coordinates import Parts, cut, inner
 from shaped_attention.rows.directions import directions, spanning
@@ -149,8 +149,8 @@ class Matrix:
         if takes_weights():
             self._pairs.append((x, g))
 
-    def set(self, kept: Coefficient, update: Factors | None) -> None:
-        """Set W to ``kept W_0 + X^T G``, where W_0 is the Gaussian matrix."""
+    def set(self, kept: Coefficient, update: Update | None) -> None:
+        """Set W to ``kept W_0 + U``, where W_0 is the Gaussian matrix."""
         (parameter,) = self.parameters
         parameter.kept, parameter.update = kept, update
 

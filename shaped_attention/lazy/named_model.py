@@ -1,7 +1,8 @@
 """A model of the `transformers` library on rows, with the library's parameters by their names.
 
 Biases start at 0, and so do those of LayerNorm, which are added to the rows that a block's first
-matrices take. Gains are not trained.
+matrices take. Gains of norms, except those of queries and keys, are parameters if all spaces are
+explicit: they act on entries.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from shaped_attention.architectures.family import ACTIVATIONS
 from shaped_attention.architectures.model import Model, Norm
 from shaped_attention.architectures.parameter_names import biased, holds, names_of, option
 from shaped_attention.blocks.activations import activation_named
-from shaped_attention.blocks.normalised import Normalised, normed
+from shaped_attention.blocks.normalised import normed
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.lazy.networks import residual_space
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.lazy.stored import norm_bias, stored
+from shaped_attention.lazy.stored import gain_and_bias, of_norm, stored
 from shaped_attention.lazy.weights import Weights
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
@@ -68,12 +69,16 @@ class LibraryModel:
         model, weights = self.model, self.weights if weights is None else weights
         prefix = f"{self._names.layers}.{layer}."
         tokens = cast(Any, x)
-        for index, block in enumerate(self._layers[layer]):
+        for index, block in enumerate(cast(Any, self._layers[layer])):
             project = self.project(weights, layer, index)
-            tokens = cast(Any, block.forward(at_depth(block, layer / self.depth), tokens, project))
-            if isinstance(block, Normalised) and block.place == "after":
-                bias = norm_bias(model, block.inner)
-                tokens = tokens + weights.bias(tokens.space, f"{prefix}{bias}") if bias else tokens
+            place, gains = getattr(block, "place", ""), {}
+            if place in ("branch", "sandwich") and weights.source.explicit:
+                gain, _ = of_norm(model, block.inner, branch=True)
+                gains["branch_gain"] = weights.gain(tokens.space, prefix + gain)
+            p = at_depth(block, layer / self.depth, gains)
+            tokens = cast(Any, block.forward(p, tokens, project))
+            if place == "after":
+                tokens = weights.after_norm(tokens, *of_norm(model, block.inner), prefix)
         rows: Rows = tokens
         return rows
 
@@ -144,6 +149,4 @@ class LibraryModel:
     def _normed(self, x: Rows, norm: Norm, name: str) -> Rows:
         tokens: Any = x
         result: Any = normed(tokens, norm.kind, norm.eps)
-        if holds(self.model, self._names.norm_biases):
-            result = result + self.weights.bias(result.space, f"{name}.bias")
-        return result
+        return self.weights.after_norm(result, *gain_and_bias(self.model, name))

@@ -18,6 +18,7 @@ from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth, traced
 from shaped_attention.lazy.space import new_rows
 from shaped_attention.lazy.weights import Weights
+from shaped_attention.rows.directions import directions
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
 from shaped_attention.rows.spaces import AnySpace, Frame, Sum
@@ -56,7 +57,14 @@ def start_of(spec: Specification, width: int, source: Source) -> Rows:
     groups, space = spec.groups, residual_space(source, width, spec.groups)
     columns = min(spec.tokens, width // groups)
     factors = spec.start_factors(source.first, source.samples, groups, columns)
-    parts = (new_rows(x, x.n**0.5 * factors[:, g]).parts[0] for g, x in enumerate(space))
+    parts = []
+    for g, part in enumerate(space):
+        coordinates = part.n**0.5 * factors[:, g]
+        if part.explicit:
+            # Tokens are given by their covariance: a uniform frame has the law of all others.
+            gaussian = part.fresh(columns, source.stream().draws())
+            coordinates = coordinates @ directions(gaussian).units
+        parts.append(new_rows(part, coordinates).parts[0])
     return Rows(space, tuple(parts))
 
 

@@ -2,8 +2,7 @@
 
 After s steps a matrix is ``k W_0 + sum_s c_s X_s^T G_s`` with the gradients X_s^T G_s of all steps,
 and so is a momentum buffer: gradient descent acts on the numbers k and c_s. Muon adds the sign of
-its buffer, whose factors are known as well. Optimisers that act on entries, such as Adam, leave
-this form.
+its buffer, whose factors are known as well. `entrywise` has those that leave this form.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -103,16 +102,11 @@ class SGD:
         self, states: Mapping[str, State], gradients: Mapping[str, Factors]
     ) -> dict[str, Float[Tensor, " B"]]:
         """Take a step, and return the norms of the updates without any weight decay."""
-        shrink: Coefficient = 1.0
-        if self.clip is not None:
-            total = torch.stack([g.norm() ** 2 for g in gradients.values()]).sum(0).sqrt()
-            # The small number is torch's (clip_grad_norm_).
-            shrink = (self.clip / (total + 1e-6)).clamp(max=1.0)[:, None, None]
         norms = {}
-        for name, gradient in gradients.items():
+        for name, gradient in clipped(gradients, self.clip).items():
             state, rate = states[name], rate_of(self.lr, name)
             state.append(gradient)
-            pure: list[Coefficient] = [*[0.0] * (len(state.weight) - 1), shrink]
+            pure: list[Coefficient] = [*[0.0] * (len(state.weight) - 1), 1.0]
             decay = [self.weight_decay * c for c in state.weight]
             direction = [a + b for a, b in zip(decay, pure, strict=True)]
             state.pure = self._after(state.pure, pure)
@@ -152,7 +146,8 @@ class Muon:
     weight_decay
         Decoupled decay, at least 0.
     rest
-        Optimiser of biases, embeddings and readout; None for SGD with the same rates.
+        Optimiser of biases, gains, embeddings and readout: `SGD`, `AdamW` or `Lion`; None for SGD
+        with the same rates.
     split
         Whether matrices that a library stores as one, such as those of queries, keys and values of
         GPT-2, are orthogonalised one by one.
@@ -167,13 +162,13 @@ class Muon:
     momentum: float = 0.95
     nesterov: bool = True
     weight_decay: float = 0.0
-    rest: SGD | None = None
+    rest: Rule | None = None
     split: bool = False
 
     def __post_init__(self) -> None:
         _check_settings(self)
-        if not (self.rest is None or isinstance(self.rest, SGD)):
-            raise argument_error("rest", "an SGD or None", self.rest)
+        if isinstance(self.rest, Muon) or not (self.rest is None or hasattr(self.rest, "step")):
+            raise argument_error("rest", "an SGD, AdamW, Lion or None", self.rest)
 
     def step(
         self, states: Mapping[str, State], gradients: Mapping[str, Factors]
@@ -212,31 +207,51 @@ class Muon:
         return combined(signs, sizes)
 
 
-Optimizer: TypeAlias = SGD | Muon
+class Rule(Protocol):
+    """An optimiser."""
+
+    @property
+    def lr(self) -> Rate:
+        """The learning rates."""
+
+    def step(
+        self, states: Mapping[str, State], gradients: Mapping[str, Factors]
+    ) -> dict[str, Float[Tensor, " B"]]:
+        """Take a step, and return the norms of the updates without any weight decay."""
 
 
-def _check_settings(rule: Optimizer) -> None:
-    check_rates(rule.lr)
+def clipped(gradients: Mapping[str, Factors], clip: float | None) -> dict[str, Factors]:
+    """Return gradients whose global norm is at most `clip`, for each sample."""
+    if clip is None:
+        return dict(gradients)
+    total = torch.stack([g.norm() ** 2 for g in gradients.values()]).sum(0).sqrt()
+    # The small number is torch's (clip_grad_norm_).
+    shrink = (clip / (total + 1e-6)).clamp(max=1.0)[:, None, None]
+    return {name: Factors(g.left, shrink * g.right) for name, g in gradients.items()}
+
+
+def _check_settings(rule: SGD | Muon) -> None:
+    check_rates("lr", rule.lr)
     check_range("momentum", rule.momentum, 0.0, 1.0)
     if rule.momentum == 1.0:
         raise argument_error("momentum", "below 1", rule.momentum)
     check_nonnegative("weight_decay", rule.weight_decay)
 
 
-def check_rates(rates: Any) -> None:
+def check_rates(what: str, rates: Any) -> None:
     """Raise ValueError unless these are numbers >= 0, by names if there are several."""
     if not isinstance(rates, Mapping):
-        check_nonnegative("lr", rates)
+        check_nonnegative(what, rates)
         return
     for name, rate in rates.items():
         if not isinstance(name, str):
             raise argument_error(
-                "lr", "a number, or a mapping from names of parameters to numbers", rates
+                what, "a number, or a mapping from names of parameters to numbers", rates
             )
-        check_nonnegative(f"lr[{name!r}]", rate)
+        check_nonnegative(f"{what}[{name!r}]", rate)
 
 
-def check_parameters(rule: Optimizer, parameters: Mapping[str, Parameter]) -> None:
+def check_parameters(rule: Rule, parameters: Mapping[str, Parameter]) -> None:
     """Raise ValueError if a learning rate is for no parameter that the rule updates."""
     if isinstance(rule, Muon) and rule.rest is not None:
         _check_patterns(rule.lr, [name for name, x in parameters.items() if x.hidden])

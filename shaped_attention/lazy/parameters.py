@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
 from shaped_attention.lazy.low_rank import Coefficient, Factors
-from shaped_attention.rows.coordinates import inner
 from shaped_attention.rows.joining import members
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.spaces import Sum
+from shaped_attention.rows.values import Plain
 
 if TYPE_CHECKING:
     from shaped_attention.lazy.matrices import Matrix
 
 
+class Update(Protocol):
+    """What training has added to a matrix: U."""
+
+    def product(self, x: Rows, side: int) -> list[Plain]:
+        """Return the parts of x U from the side 0, or of x U^T from the side 1."""
+
+
 class Parameter:
     """A matrix of a network, or some of the columns of one that holds several side by side.
 
-    Its value is ``kept W_0 + X^T G``, with the update X^T G of low rank. `members` are the numbers
-    of the parts of the matrix's outputs; None for all columns. Muon acts on it if it is `hidden`, a
-    matrix between hidden features. A library may store it as (inputs, outputs), `by_inputs`, or
-    several matrices as this one, whose parts are `sections`.
+    Its value is ``kept W_0 + U`` with the update U. `members` are the numbers of the parts of the
+    matrix's outputs; None for all columns. Muon acts on it if it is `hidden`, a matrix between
+    hidden features. A library may store it as (inputs, outputs), `by_inputs`, or several matrices
+    as this one, whose parts are `sections`.
     """
 
     def __init__(
@@ -39,7 +46,7 @@ class Parameter:
         self.matrix, self.name, self.members = matrix, name, members
         self.hidden, self.by_inputs, self._sections = hidden, by_inputs, sections
         self.kept: Coefficient = 1.0
-        self.update: Factors | None = None
+        self.update: Update | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -87,8 +94,8 @@ class Parameter:
             result.append((Factors(term.left, right), (self.shape[0], self._columns(section))))
         return result
 
-    def set(self, kept: Coefficient, update: Factors | None) -> None:
-        """Take the parameter to ``kept W_0 + X^T G``."""
+    def set(self, kept: Coefficient, update: Update | None) -> None:
+        """Take the parameter to ``kept W_0 + U``."""
         self.kept, self.update = kept, update
 
     def with_update(self, parts: Sequence[Tensor], x: Rows, side: int) -> list[Tensor]:
@@ -96,13 +103,11 @@ class Parameter:
         parts = list(parts)
         if self.update is None:
             return parts
-        left, right = self.update
+        added = self.update.product(self.of(x) if side else x, side)
         if side == 1:
-            weight = inner(self.of(x), right)
-            return [part + weight @ more for part, more in zip(parts, left.parts, strict=True)]
-        weight = inner(x, left)
-        for place, more in zip(self.positions(), right.parts, strict=True):
-            parts[place] = parts[place] + weight @ more
+            return [part + more for part, more in zip(parts, added, strict=True)]
+        for place, more in zip(self.positions(), added, strict=True):
+            parts[place] = parts[place] + more
         return parts
 
 

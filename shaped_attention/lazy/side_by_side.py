@@ -21,11 +21,19 @@ from shaped_attention.rows.values import Plain
 
 
 class ZeroMatrix(Matrix):
-    """A matrix that starts at 0, as biases do: it has updates only."""
+    """A matrix that starts at 0, as biases do."""
+
+    start = 0.0
 
     def _gaussian(self, x: Rows, side: int) -> Plain:
         size = sum(part.size for part in settled(self._spaces[1 - side]))
-        return x.space.source.filled(x.shape[1], size, 0.0)
+        return x.space.source.filled(x.shape[1], size, self.start)
+
+
+class Gain(ZeroMatrix):
+    """A row of ones, which is multiplied by the number 1."""
+
+    start = 1.0
 
 
 class SideBySide(Matrix):

@@ -19,7 +19,7 @@ from shaped_attention.lazy.weights import Stored
 def stored(model: Model, block: Block, stds: Deviations) -> list[Stored]:
     """Return how the library stores a block's matrices, in groups of one standard deviation."""
     inner = block.inner if isinstance(block, Normalised) else block
-    before = isinstance(block, Normalised) and block.place == "before"
+    before = isinstance(block, Normalised) and block.place in ("before", "sandwich")
     groups: list[Stored] = []
     for part in inner.blocks if isinstance(inner, Parallel) else (inner,):
         first = sum(len(group.products) for group in groups)
@@ -27,11 +27,17 @@ def stored(model: Model, block: Block, stds: Deviations) -> list[Stored]:
     return groups
 
 
-def norm_bias(model: Model, block: Block) -> str:
-    """Return the name of the bias of a block's norm; empty if it has none."""
+def of_norm(model: Model, block: Block, *, branch: bool = False) -> tuple[str, str]:
+    """Return the names of gain and bias of a block's norm, or that of its branch; "" for none."""
+    names, place = names_of(model), 0 if isinstance(block, ShapedAttention) else 1
+    return gain_and_bias(model, (names.branch_norms if branch else names.norms)[place])
+
+
+def gain_and_bias(model: Model, norm: str) -> tuple[str, str]:
+    """Return the names of gain and bias of a norm; "" for none."""
     names = names_of(model)
-    place = 0 if isinstance(block, ShapedAttention) else 1
-    return f"{names.norms[place]}.bias" if holds(model, names.norm_biases) else ""
+    gain = f"{norm}.weight" if holds(model, names.gains) else ""
+    return gain, f"{norm}.bias" if holds(model, names.norm_biases) else ""
 
 
 def _of_block(
@@ -47,18 +53,18 @@ def _of_block(
         letters = "gud" if block.gated else "ud"
         products = {letter: [first + k] for k, letter in enumerate(letters)}
         divisor, last = stds.up * math.sqrt(model.width) if block.gated else 1.0, "d"
-    bias = norm_bias(model, block) if before else ""
+    norm = of_norm(model, block) if before else ("", "")
     by_std: dict[float, dict[str, list[int]]] = {}
     for letter in [x for x in products if x != last]:
         by_std.setdefault(stds.of(letter), {})[letter] = products[letter]
-    inner = [_group(model, names, some, std, norm_bias=bias) for std, some in by_std.items()]
+    inner = [_group(model, names, some, std, norm) for std, some in by_std.items()]
     end = _group(model, names, {last: products[last]}, stds.of(last), divisor=divisor)
     return [*inner, end]
 
 
 def _group(
     model: Model, names: Names, products: dict[str, list[int]], std: float,
-    norm_bias: str = "", divisor: float = 1.0,
+    norm: tuple[str, str] = ("", ""), divisor: float = 1.0,
 ) -> Stored:  # fmt: skip
     """Return how matrices that take the same rows are stored, by their letters."""
     members, sections, biases = {}, {}, {}
@@ -72,7 +78,7 @@ def _group(
             sections[weight] = parts
         if biased(model, letters):
             biases[weight] = f"{name}.bias"
-    return Stored(members, std, sections, biases, divisor, norm_bias, names.by_inputs)
+    return Stored(members, std, sections, biases, divisor, norm[1], norm[0], names.by_inputs)
 
 
 def _of_attention(attention: ShapedAttention, first: int) -> dict[str, list[int]]:

@@ -16,9 +16,10 @@ from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.tokens import checked_ids, mean_covariance
 from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.checks import argument_error, check_count
+from shaped_attention.lazy.entrywise import RULES, of_entries
 from shaped_attention.lazy.named_model import LibraryModel
 from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
-from shaped_attention.lazy.optimizers import SGD, Muon, check_parameters
+from shaped_attention.lazy.optimizers import SGD, check_parameters
 from shaped_attention.lazy.training_run import LayerNetwork, Network, TrainingRun
 from shaped_attention.numerics.threads import few_threads
 from shaped_attention.progress import progress_bar
@@ -86,7 +87,11 @@ def simulate_training(
     steps
         Number of training steps.
     optimizer
-        `SGD` or `Muon`; None for SGD(1.0), a large rate for a model with the library's scale.
+        `SGD`, `Muon`, `AdamW` or `Lion`; None for SGD(1.0), a large rate for a model with the
+        library's scale. With `AdamW` and `Lion`, which act on entries, the gains of a model's norms
+        (except those of queries and keys) are trained too, the tokens of a layer are in a uniformly
+        distributed position, and a step takes time in proportion to the entries of the matrices,
+        but no memory.
     classes
         Number of classes; None for the largest target plus 1, and at least 2, or the vocabulary.
     device, dtype, chunk, memory, progress
@@ -120,8 +125,8 @@ def simulate_training(
     """
     check_count("steps", steps)
     rule = SGD(1.0) if optimizer is None else optimizer
-    if not isinstance(rule, SGD | Muon):
-        if isinstance(rule, type) and issubclass(rule, SGD | Muon):
+    if not isinstance(rule, RULES):
+        if isinstance(rule, type) and issubclass(rule, RULES):
             name = rule.__name__
             raise ValueError(
                 f"optimizer must be an instance; got the class {name}: call it, as in "
@@ -129,16 +134,18 @@ def simulate_training(
             )
         raise argument_error(
             "optimizer",
-            "an SGD or Muon of this package (the updates of optimisers that act on entries, such "
-            "as Adam, do not have low rank)",
+            "an SGD, Muon, AdamW or Lion of this package (an update that reads the weights, as "
+            "coupled weight decay in Adam, LAMB, LARS and cautious decay, is no function of "
+            "gradients)",
             optimizer,
         )
+    explicit = of_entries(rule)
     named = (tokens, targets, width, depth, classes, samples, seed, options)
     make = _of_layer if _is_layer(layer) else _of_model
     spec, goal, network = make(layer, *named)
 
     def run_of(first: int, count: int) -> TrainingRun:
-        source = Source(count, seed, spec.dtype, spec.place, first, spec.memory)
+        source = Source(count, seed, spec.dtype, spec.place, first, spec.memory, explicit)
         return TrainingRun(network(source), goal)
 
     probe = run_of(0, 1)
@@ -246,5 +253,5 @@ def _targets(targets: ArrayLike, tokens: int, classes: int | None) -> tuple[Tens
     return torch.tensor(goal, dtype=torch.int64), classes or largest
 
 
-storable(SGD)
-storable(Muon)
+for _rule in RULES:
+    storable(_rule)

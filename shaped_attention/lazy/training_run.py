@@ -13,7 +13,7 @@ from torch import Tensor
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.named_model import LibraryModel
 from shaped_attention.lazy.networks import classification, start_of, through_layer
-from shaped_attention.lazy.optimizers import Muon, Optimizer, State
+from shaped_attention.lazy.optimizers import Muon, Rule, State
 from shaped_attention.lazy.weights import Weights
 from shaped_attention.rows.coordinates import count_entries, inner
 from shaped_attention.rows.rows import Rows
@@ -95,7 +95,7 @@ class TrainingRun:
         results = self._tape.results()
         return sum(count_entries(results)) / len(results)
 
-    def entries_until(self, steps: int, rule: Optimizer) -> int:
+    def entries_until(self, steps: int, rule: Rule) -> int:
         """Return how many numbers are held at once, at most, until a number of steps.
 
         Each step adds as many directions to every matrix as the first; their coordinates in frames
@@ -107,7 +107,7 @@ class TrainingRun:
         whole, part = _HELD[isinstance(rule, Muon)]
         return passes * (whole * explicit + part * coordinates)
 
-    def advance(self, rule: Optimizer) -> xr.Dataset:
+    def advance(self, rule: Rule) -> xr.Dataset:
         """Return what is known before an update, and take it."""
         if self._made is None:
             self.forward()

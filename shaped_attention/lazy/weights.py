@@ -12,7 +12,7 @@ import numpy as np
 from shaped_attention.checks import check_count, check_new_name
 from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.parameters import Parameter
-from shaped_attention.lazy.side_by_side import SideBySide, ZeroMatrix
+from shaped_attention.lazy.side_by_side import Gain, SideBySide, ZeroMatrix
 from shaped_attention.lazy.space import new_rows
 from shaped_attention.rows.joining import members
 from shaped_attention.rows.rows import Rows
@@ -30,8 +30,8 @@ class Stored:
     it is given (x W + b / c) / s, where the block, but not the library, has divided x by c, the
     `divisor`. `members` are the numbers of the products of the block's branch that each parameter
     holds, by its name; if these are several matrices, `sections` are the products of each. `biases`
-    are the names of biases, by that of the parameter to whose product they are added, and
-    `norm_bias` that of the LayerNorm in front of the matrices. They may be stored as (inputs,
+    are the names of biases, by that of the parameter to whose product they are added; `norm_gain`
+    and `norm_bias` are those of the norm in front of the matrices. They may be stored as (inputs,
     outputs), `by_inputs`.
     """
 
@@ -41,6 +41,7 @@ class Stored:
     biases: dict[str, str] = field(default_factory=dict)
     divisor: float = 1.0
     norm_bias: str = ""
+    norm_gain: str = ""
     by_inputs: bool = False
 
     @property
@@ -76,10 +77,29 @@ class Weights(dict[str, Parameter]):
         """Return a row that starts at 0."""
         return self.product_with_zero(ones(self.source), space, name)
 
-    def product_with_zero(self, x: Rows, space: AnySpace, name: str) -> Rows:
-        """Return the product with a matrix of this name that starts at 0."""
+    def gain(self, space: AnySpace, name: str) -> Rows:
+        """Return a row that starts at (1, ..., 1)."""
+        return self.product_with_zero(ones(self.source), space, name, Gain)
+
+    def after_norm(self, x: Rows, gain: str, bias: str, prefix: str = "") -> Rows:
+        """Return normalised rows with gain and bias of these names; "" for none.
+
+        Gains act on entries, and are parameters only if all spaces are explicit.
+        """
+        tokens: Any = x
+        if gain and self.source.explicit:
+            tokens = self.gain(tokens.space, prefix + gain) * tokens
+        if bias:
+            tokens = tokens + self.bias(tokens.space, prefix + bias)
+        rows: Rows = tokens
+        return rows
+
+    def product_with_zero(
+        self, x: Rows, space: AnySpace, name: str, kind: type[ZeroMatrix] = ZeroMatrix
+    ) -> Rows:
+        """Return the product with a matrix of this name that starts at 0, or as the kind says."""
         if name not in self:
-            matrix = ZeroMatrix(x.space, space, name=name)
+            matrix = kind(x.space, space, name=name)
             self._keep(matrix, [Parameter(matrix, name, hidden=False)])
         return x @ self._single[name]
 
@@ -100,7 +120,7 @@ class Weights(dict[str, Parameter]):
         """
         numbers, taken = count(), set[tuple[str, int]]()
         groups = {number: group for group in stored for number in group.products}
-        shifted: dict[str, Rows] = {}
+        seen: dict[str, Rows] = {}
         products: dict[int, tuple[Rows, Rows]] = {}
 
         def project(x: Any, columns: int, kind: str | None = None, head: int = 0) -> Any:
@@ -115,11 +135,11 @@ class Weights(dict[str, Parameter]):
                 rows = new_rows(Frame(size, self.source, explicit=True), entries)
                 result = self.product(rows, Open(columns, self.source), own, hidden=size > 1)
                 return result if constant else x @ result
-            if group is not None and group.norm_bias:
-                bias = f"{prefix}{group.norm_bias}"
-                if bias not in shifted:
-                    shifted[bias] = x + self.bias(x.space, bias)
-                x = shifted[bias]
+            if group is not None and (group.norm_bias or group.norm_gain):
+                key = group.norm_gain + group.norm_bias
+                if key not in seen:
+                    seen[key] = self.after_norm(x, group.norm_gain, group.norm_bias, prefix)
+                x = seen[key]
             if own not in self._places:
                 result = self._first_product(x, columns, own, number, group, prefix)
             else:

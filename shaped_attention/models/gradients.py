@@ -27,8 +27,9 @@ _GOING_BACK = 2
 
 
 def with_gradients(
-    model: Model, ids: Ids, targets: ArrayLike | str, spec: Specification, entropy: bool
-) -> xr.Dataset:
+    model: Model, ids: Ids, targets: ArrayLike | str, spec: Specification, entropy: bool,
+    gains: bool,
+) -> xr.Dataset:  # fmt: skip
     """Return the result of `simulate_model` with targets."""
     if np.isin(ids, model.embedding.zero_ids).any():
         raise argument_error("tokens", "ids other than that of padding, with targets", ids)
@@ -37,7 +38,7 @@ def with_gradients(
     logits = readout_entries(model.embedding.vocabulary, spec)
 
     def made(first: int, count: int) -> ModelAtStart:
-        source = Source(count, spec.seed, spec.dtype, spec.place, first, spec.memory)
+        source = Source(count, spec.seed, spec.dtype, spec.place, first, spec.memory, gains)
         return ModelAtStart(model, ids, source, means, entropy)
 
     total = 2 * model.depth * spec.samples

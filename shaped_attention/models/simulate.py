@@ -51,6 +51,7 @@ def simulate_model(
     samples: int,
     seed: int = 0,
     targets: ArrayLike | str | None = None,
+    gains: bool = False,
     keep: str = "V",
     entropy: bool = True,
     accept_approximation: bool = False,
@@ -82,6 +83,9 @@ def simulate_model(
         there against targets[i]. "next" takes the token at i + 1, and at the last position a random
         one. None leaves out the loss and its gradients. With targets, samples come from a forward
         and backward pass and differ from those without.
+    gains
+        Whether the gains of norms, except those of queries and keys, have gradients with targets.
+        All features are then explicit, and the cost grows with their number.
     keep
         What to store at each position: "V"; "observables", all of `observables` as `kept`
         (position, sample, observable); or "module:function", a function from V (samples, m, m) to
@@ -104,8 +108,8 @@ def simulate_model(
     - `V_final` (sample, row, col) after the final norm;
     - `attention_entropy` (layer, head, sample, row) in nats, layers from 1 to L;
     - with targets `loss` and `logit_std` (sample), the standard deviation of all logits;
-      `gradient_norm` (parameter, sample), Euclidean norms under the library's names, without the
-      gains of norms; and `global_norm` (sample) of all of them. The coordinate `size` (parameter)
+      `gradient_norm` (parameter, sample), Euclidean norms under the library's names; and
+      `global_norm` (sample) of all of them. The coordinate `size` (parameter)
       has their numbers of entries, and `target` (row) the targets.
 
     Raises
@@ -126,6 +130,8 @@ def simulate_model(
     check_chain(known.layer)
     if entropy:
         _check_heads(known)
+    if gains and targets is None:
+        raise argument_error("gains", "False without targets", gains)
     if targets is not None:
         if keep != "V":
             raise argument_error("keep", "'V' with targets", keep)
@@ -134,7 +140,7 @@ def simulate_model(
             raise argument_error("tokens", what, tokens)
         ids = checked_ids(known.embedding, tokens)
         spec = specified(known, ids, samples, seed, keep, **options)
-        return with_gradients(known, ids, targets, spec, entropy)
+        return with_gradients(known, ids, targets, spec, entropy, gains)
     spec = specified(known, tokens, samples, seed, keep, **options)
     stepper = stepper_of(spec)
     if entropy and stepper.gives_entropies:

@@ -63,7 +63,8 @@ class Source:
 
     Streams are numbered in the order in which they are made, or have names; a name can be used
     once. `first` is the number of the first sample, so that chunks give the same numbers;
-    `memory` is how many bytes the entries of some rows may take. Inside `with source.inside(l):`
+    `memory` is how many bytes the entries of some rows may take. All spaces are explicit if
+    `explicit`. Inside `with source.inside(l):`
     streams belong to layer l: their names are new if this layer has not used them.
     """
 
@@ -75,11 +76,12 @@ class Source:
         device: str | torch.device = "cpu",
         first: int = 0,
         memory: int = _MEMORY,
+        explicit: bool = False,
     ) -> None:
         check_count("samples", samples)
         check_count("seed", seed, lowest=0)
         self.tokens: AnySpace | None = None
-        self.shortens = False
+        self.shortens, self.explicit = False, explicit
         self.seed, self.samples, self.first, self.memory = seed, samples, first, memory
         self._dtype, self._device = dtype, device
         self.spaces: list[Frame | Open] = []

@@ -40,8 +40,8 @@ class Frame:
         check_count("n", n)
         self.n, self.free, self.source = n, free, source
         self.source.spaces.append(self)
-        self.explicit = explicit
-        self.size = n if explicit else 0
+        self.explicit = explicit or source.explicit
+        self.size = n if self.explicit else 0
         self.basis: Plain | None = None
         self.target: Frame | None = None
         self.target_explicit = False

@@ -38,8 +38,8 @@ LAZY = [
     Mutant(
         "stored-norm-biases-of-the-other-norm",
         "shaped_attention/lazy/stored.py",
-        "place = 0 if isinstance(block, ShapedAttention) else 1",
-        "place = 1 if isinstance(block, ShapedAttention) else 0",
+        "names_of(model), 0 if isinstance(block, ShapedAttention) else 1",
+        "names_of(model), 1 if isinstance(block, ShapedAttention) else 0",
         (_GPT2,),
     ),
     Mutant(

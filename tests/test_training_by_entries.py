@@ -1,0 +1,202 @@
+"""Optimisers that act on entries: against torch's, with the same weights and in law."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import shaped_attention as sa
+from shaped_attention.lazy import training
+from shaped_attention.lazy.entrywise import Decayed
+from shaped_attention.lazy.matrices import Matrix
+from shaped_attention.lazy.side_by_side import SideBySide
+from shaped_attention.numerics import entrywise_product
+from shaped_attention.rows.coordinates import cut
+from shaped_attention.rows.rows import Rows
+from tests.test_training_of_models import GPT2, IDS, LLAMA, TARGETS, Lion
+
+transformers = pytest.importorskip("transformers")
+
+STEPS, SAMPLES = 4, 2
+RULES = {
+    "adamw": sa.AdamW(0.02, (0.9, 0.95), weight_decay=2.0),
+    "lion": sa.Lion(0.01, weight_decay=0.5),
+    "clipped": sa.AdamW(0.1, (0.9, 0.99), eps=3e-3, weight_decay=0.5, clip=0.3),
+}
+
+
+def revealed(monkeypatch):
+    """Let explicit matrices answer all questions; return what gives them."""
+    made: dict[tuple[int, int], torch.Tensor] = {}
+
+    def of_part(matrix, number, columns):
+        if (id(matrix), number) not in made:
+            source = matrix._spaces[0].source
+            generator = torch.Generator().manual_seed(len(made))
+            size = source.samples, matrix.shape[0], columns
+            drawn = torch.randn(size, generator=generator, dtype=source.dtype)
+            made[id(matrix), number] = matrix.std * drawn
+        return made[id(matrix), number]
+
+    def whole(matrix):
+        parts = matrix.outputs.parts if isinstance(matrix, SideBySide) else (matrix.outputs,)
+        return torch.cat([of_part(matrix, k, part.n) for k, part in enumerate(parts)], -1)
+
+    def images(self, units, there, target, stream):
+        parts = self.outputs.parts if isinstance(self, SideBySide) else ()
+        number = next((k for k, part in enumerate(parts) if part is target), None)
+        if number is not None:
+            w = of_part(self, number, target.n)
+        else:
+            w = whole(self) if there is self._revealed[1] else whole(self).mT
+        return Rows(target, cut(units.coordinates @ w, target))
+
+    monkeypatch.setattr(Matrix, "_images", images)
+    return whole
+
+
+def library(config):
+    kind = "GPT2" if config["model_type"] == "gpt2" else "Llama"
+    fields = {name: value for name, value in config.items() if name != "model_type"}
+    dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0} if kind == "GPT2" else {}
+    made = getattr(transformers, f"{kind}Config")(**fields, **dropout)
+    made._attn_implementation = "eager"
+    create = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else "LlamaForCausalLM")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return create(made).double().eval()
+
+
+def optimizer_of(rule, model):
+    if isinstance(rule, sa.Lion):
+        return Lion(model.parameters(), rule.lr, rule.betas, rule.weight_decay)
+    return torch.optim.AdamW(
+        model.parameters(), rule.lr, rule.betas, rule.eps, rule.weight_decay, foreach=False
+    )
+
+
+def filled(model, network, whole, sample):
+    """Give the library's model the explicit matrices of a sample."""
+    state = model.state_dict()
+    for name, parameter in network.weights.items():
+        matrix = parameter.matrix
+        if "bias" in name or "norm" in name or "ln_" in name:
+            continue
+        w = whole(matrix)[sample]
+        if parameter.members is not None:
+            parts = matrix.outputs.parts
+            starts = np.cumsum([0, *(part.n for part in parts)])
+            sections = parameter._sections or [parameter.members]
+            w = torch.cat([w[:, starts[k] : starts[k + 1]] for some in sections for k in some], 1)
+        lookup = "embed" in name or "wte" in name or "wpe" in name
+        place = state[name][sorted(set(IDS))] if len(w) < len(state[name]) and lookup else None
+        if place is not None and "wpe" not in name:
+            state[name][sorted(set(IDS))] = w
+        elif lookup:
+            state[name][: len(w)] = w
+        else:
+            state[name].copy_(w if parameter.by_inputs else w.mT)
+    model.load_state_dict(state)
+
+
+def differences(monkeypatch, config, rule, torchs=None):
+    """Largest relative difference of losses and of norms of gradients from torch's."""
+    whole, networks, kind = revealed(monkeypatch), [], training.LibraryModel
+    monkeypatch.setattr(
+        training, "LibraryModel", lambda *place: networks.append(kind(*place)) or networks[-1]
+    )
+    run = sa.simulate_training(
+        config, IDS, TARGETS, samples=SAMPLES, steps=STEPS, optimizer=rule, seed=1
+    )
+    found, clip = [], (torchs or rule).clip
+    for sample in range(SAMPLES):
+        model = library(config)
+        filled(model, networks[-1], whole, sample)
+        optimizer, named = optimizer_of(torchs or rule, model), dict(model.named_parameters())
+        assert set(run.parameter.values) == set(named)
+        for step in range(STEPS + 1):
+            optimizer.zero_grad()
+            logits = model(torch.tensor([IDS])).logits[0]
+            loss = torch.nn.functional.cross_entropy(logits, torch.tensor(TARGETS))
+            loss.backward()
+            here = run.isel(step=step, sample=sample)
+            norms = np.array([named[name].grad.norm().item() for name in run.parameter.values])
+            # Biases of keys have no gradient.
+            far = np.abs(here.gradient_norm.values - norms) / np.maximum(norms, 1e-3)
+            found += [abs(float(here.loss) / loss.item() - 1.0), far.max()]
+            if clip:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimizer.step()
+    return max(found)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("config", "level"), [(GPT2, 1e-8), (LLAMA, 1e-5)], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("name", RULES)
+def test_explicit_weights_that_answer_give_the_training_of_torch(monkeypatch, config, level, name):
+    """The library rounds norms and angles of Llama to float32."""
+    assert differences(monkeypatch, config, RULES[name]) < level
+
+
+@pytest.mark.parametrize(
+    "changes", [{"betas": (0.899, 0.95)}, {"betas": (0.9, 0.951)}, {"eps": 1e-4},
+                {"weight_decay": 2.01}, {"clip": 0.5}],
+)  # fmt: skip
+def test_other_settings_differ(monkeypatch, changes):
+    rule = replace(RULES["adamw"], **changes)
+    assert differences(monkeypatch, GPT2, rule, RULES["adamw"]) > 1e-4
+
+
+@pytest.mark.parametrize("rule", [sa.AdamW(0.1, (0.9, 0.95)), sa.Lion(0.1, weight_decay=0.1)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_compiled_products_are_those_of_torch(rule, dtype):
+    """Widths that are no multiples of a vector or a tile, and ranks that differ by step."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*size):
+        return torch.randn(2, *size, generator=generator, dtype=dtype)
+
+    function, (n, p) = Decayed(rule, 0.1, 0.99), (197, 133)
+    lefts, rights = ([normal(2 + t, size) for t in range(3)] for size in (n, p))
+    level = 32 * torch.finfo(dtype).eps
+    for x in (normal(1, n), normal(7, n), None):
+        there = entrywise_product._by_torch(x, lefts, rights, function)
+        here = entrywise_product._computed(x, lefts, rights, function)
+        assert (here - there).abs().max() < level * there.abs().max()
+
+
+@pytest.mark.quick
+def test_chunks_and_threads_do_not_change_bits():
+    rule = sa.Muon(0.02, rest=sa.AdamW(0.01))
+    wide = GPT2 | {"n_embd": 96, "vocab_size": 200}
+    named = {"samples": 3, "steps": 2, "optimizer": rule, "seed": 2}
+    whole = sa.simulate_training(wide, IDS, TARGETS, **named)
+    parts = sa.simulate_training(wide, IDS, TARGETS, chunk=1, **named)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        threads = sa.simulate_training(wide, IDS, TARGETS, **named)
+    finally:
+        torch.set_num_threads(before)
+    for other in (parts, threads, sa.rerun(whole)):
+        np.testing.assert_array_equal(other.loss, whole.loss)
+        np.testing.assert_array_equal(other.gradient_norm, whole.gradient_norm)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sa.AdamW(-1.0), "lr must be"),
+        (lambda: sa.AdamW(0.1, betas=(0.9, 1.0)), r"betas must be two numbers in \[0, 1\)"),
+        (lambda: sa.AdamW(0.1, eps=-1.0), "eps must be"),
+        (lambda: sa.AdamW(0.1, weight_decay={"x": -1.0}), r"weight_decay\['x'\] must be"),
+        (lambda: sa.Lion(0.1, betas=0.9), "betas must be two numbers"),
+        (lambda: sa.Muon(0.1, rest=sa.Muon(0.1)), "rest must be"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
