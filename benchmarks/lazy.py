@@ -67,7 +67,7 @@ def by_executors(samples: int, depth: int) -> dict[str, tuple[float, float]]:
     """
     spec = specify(ATTENTION, V0, width=512, steps=depth, dt=1 / 512, samples=samples, seed=0)
     parts = [
-        forward_and_back(DeepNetwork(spec, 512, depth, k, 128, measure=norms_of_layer))
+        forward_and_back(DeepNetwork.specified(spec, 512, depth, k, 128, measure=norms_of_layer))
         for k in range(0, samples, 128)
     ]
     programs = LayerPrograms(spec, 512, depth, 1, norms_of_layer)

@@ -24,6 +24,7 @@ CASES = {
     "biases": (BIASED, 16, sa.SGD({"*": 2.0, "readout": 1.0})),
     "momentum, decay": (GPT, 24, sa.SGD(1.0, momentum=0.9, weight_decay=0.05)),
     "clipping": (LLAMA, 24, sa.SGD(3.0, clip=0.3)),
+    "adamw": (GPT, 24, sa.AdamW(0.1, (0.9, 0.95), weight_decay=0.0)),
     "muon": (GPT, 24, sa.Muon(0.1, momentum=0.9)),
     "muon with decay": (LLAMA, 24, sa.Muon(0.1, momentum=0.8, nesterov=False, weight_decay=0.5)),
 }
@@ -74,7 +75,13 @@ def take_step(weights, gradients, buffers, rule):
     for name, w in weights.items():
         g = gradients[name]
         rate = rule.lr if not isinstance(rule.lr, dict) else rule.lr.get(name, rule.lr["*"])
-        if isinstance(rule, sa.SGD) or name == "readout":
+        if isinstance(rule, sa.AdamW):
+            settings = (rule.lr, rule.betas, rule.eps, rule.weight_decay)
+            adam = buffers.setdefault(name, torch.optim.AdamW([w], *settings, foreach=False))
+            w.grad, before = g, w.clone()
+            adam.step()
+            updates[name] = before - w
+        elif isinstance(rule, sa.SGD) or name == "readout":
             sgd = rule if isinstance(rule, sa.SGD) else sa.SGD(rule.lr)
             direction = g + sgd.weight_decay * w
             before = buffers.get(name)

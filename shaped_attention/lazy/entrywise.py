@@ -42,6 +42,11 @@ class Decayed(NamedTuple):
     rate: float
     decay: float
 
+    @property
+    def kind(self) -> type:
+        """The class of the rule."""
+        return type(self.rule)
+
     def constants(self, steps: int) -> list[float]:
         """Return the weights of the changes, and the numbers of the rule."""
         weights = [-self.rate * self.decay ** (steps - t) for t in range(1, steps + 1)]

@@ -59,11 +59,11 @@ def start_of(spec: Specification, width: int, source: Source) -> Rows:
     factors = spec.start_factors(source.first, source.samples, groups, columns)
     parts = []
     for g, part in enumerate(space):
-        coordinates = part.n**0.5 * factors[:, g]
+        coordinates: Any = part.n**0.5 * factors[:, g]
         if part.explicit:
             # Tokens are given by their covariance: a uniform frame has the law of all others.
             gaussian = part.fresh(columns, source.stream().draws())
-            coordinates = coordinates @ directions(gaussian).units
+            coordinates = source.constant(coordinates) @ directions(gaussian).units
         parts.append(new_rows(part, coordinates).parts[0])
     return Rows(space, tuple(parts))
 

@@ -9,7 +9,7 @@ a tile, and multiplied by the rows of the left factor.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,7 +28,14 @@ _BLOCK, _FEWEST = 2**20, 2**14
 
 
 class Function(Protocol):
-    """What makes the entries of U from those of G_1, ..., G_s."""
+    """What makes the entries of U from those of G_1, ..., G_s.
+
+    Functions of one `kind` differ by their constants alone.
+    """
+
+    @property
+    def kind(self) -> Hashable:
+        """What the code depends on."""
 
     def constants(self, steps: int) -> list[float]:
         """Return the numbers that the function uses after some steps."""
@@ -94,14 +101,10 @@ def _computed(
     rows, columns = lefts[0].shape[-1], rights[0].shape[-1]
     if lefts[0].device.type != "cpu" or rows * columns < _FEWEST:
         return _by_torch(x, lefts, rights, function)
-    real = _REAL[lefts[0].dtype]
-    text = _Words(real)
-    width = text.lanes * _VECTORS
-    blocks = -(-columns // width)
     ranks = tuple(d.shape[1] for d in rights)
     count = 0 if x is None else x.shape[1]
-    name = text.function(_PARAMETERS, partial(_body, text, ranks, count, function), name="product")
-    code = text.compiled().function(name, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3)
+    code, width = _code(_REAL[lefts[0].dtype], ranks, count, function)
+    blocks = -(-columns // width)
     d = torch.nn.functional.pad(torch.cat(list(rights), 1), (0, blocks * width - columns))
     # Block by block, since strides of a power of 2 would share a place in the cache.
     d = d.unflatten(-1, (blocks, width)).transpose(1, 2).contiguous()
@@ -123,6 +126,23 @@ def _computed(
     for start in range(0, len(calls), team.threads):
         team.together(calls[start : start + team.threads])
     return out.transpose(1, 2).flatten(2)[..., :columns]
+
+
+_codes: dict[Hashable, tuple[Callable[..., None], int]] = {}
+
+
+def _code(
+    real: str, ranks: tuple[int, ...], count: int, function: Function
+) -> tuple[Callable[..., None], int]:
+    """Return the code of a product, and the columns of a block."""
+    key = real, ranks, count, function.kind
+    if key not in _codes:
+        text = _Words(real)
+        body = partial(_body, text, ranks, count, function)
+        name = text.function(_PARAMETERS, body, name="product")
+        code = text.compiled().function(name, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3)
+        _codes[key] = code, text.lanes * _VECTORS
+    return _codes[key]
 
 
 _PARAMETERS = [
