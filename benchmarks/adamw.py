@@ -1,7 +1,7 @@
 """Time three steps of AdamW of an n x n matrix: explicit in torch, and lazily revealed.
 
 ``python -m benchmarks.adamw --widths 1024,4096,16384``: one thread, float32, the same tokens in
-both. Explicit are drawing, forward, backward and fused steps; of alternating rounds the medians.
+both. Explicit are drawing, forward, backward and fused steps. Medians of alternating rounds.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def explicit(width: int, tokens: int, targets: torch.Tensor) -> None:
             optimizer.step()
 
 
-def lazily(width: int, tokens: int, targets: torch.Tensor) -> None:
+def lazily(width: int, tokens: int, targets: torch.Tensor, samples: int = 1) -> None:
     """Train with the matrix known along what is asked."""
     sa.simulate_training(
-        Linear(), sa.equicorrelated(tokens, 0.2), targets.numpy(), width=width, depth=1, samples=1,
-        steps=STEPS, optimizer=sa.AdamW(0.01), classes=CLASSES, dtype="float32", progress=False,
-        memory=2**34,
+        Linear(), sa.equicorrelated(tokens, 0.2), targets.numpy(), width=width, depth=1,
+        samples=samples, steps=STEPS, optimizer=sa.AdamW(0.01), classes=CLASSES, dtype="float32",
+        progress=False, memory=2**34,
     )  # fmt: skip
 
 
@@ -75,16 +75,21 @@ def main() -> None:
     """Print all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.adamw", description=__doc__)
     parser.add_argument("--widths", default="1024,4096,16384", help="widths n")
+    parser.add_argument("--samples", type=int, default=1, help="samples of a lazy run")
     options = parser.parse_args()
     print(machine())
     for width in map(int, options.widths.split(",")):
         for tokens in (4, 16):
             targets = torch.as_tensor(np.arange(tokens) % CLASSES)
-            calls = [partial(f, width, tokens, targets) for f in (explicit, lazily)]
+            calls: list[Callable[[], None]] = [
+                partial(explicit, width, tokens, targets),
+                partial(lazily, width, tokens, targets, options.samples),
+            ]
             calls[1]()  # compiles
             pairs = [[seconds(call) for call in calls] for _ in range(3)]
             one, other = (median(x) for x in zip(*pairs, strict=True))
-            ratio = median(b / a for a, b in pairs)
+            other /= options.samples
+            ratio = median(b / a for a, b in pairs) / options.samples
             times = f"explicit {one:.3f} s, lazily {other:.3f} s: {ratio:.2f}"
             print(f"n {width:6}, m {tokens:2}: {times}")
 

@@ -29,6 +29,7 @@ from shaped_attention.architectures.layer_types import (
     rotated_windows,
     unrotated_by_list,
 )
+from shaped_attention.architectures.recipes import Law
 from shaped_attention.architectures.rope import rope_by_type, rope_of
 from shaped_attention.blocks.rotations import Rope
 
@@ -160,21 +161,11 @@ def _opt(fields: Fields, sizes: Sizes) -> Details:
 
 
 def _modernbert(fields: Fields, sizes: Sizes) -> Details:
-    """Return Gaussian weights with the standard deviation of truncated ones.
-
-    It is sigma sqrt(1 - 2 c phi(c) / (2 Phi(c) - 1)) for a truncation at c sigma.
-    """
-    from scipy.stats import truncnorm
-
     cutoff = fields.number("initializer_cutoff_factor", 3.0)  # the library's value for None
-    std = sizes.std * float(truncnorm.std(-cutoff, cutoff))
-    truncated = (
-        f"weights follow a normal law of standard deviation {sizes.std:g}, truncated at "
-        f"{cutoff:g} standard deviations; Gaussian weights of standard deviation {std:.4g} have "
-        "the same variance"
-    )
+    law = Law(f"{sizes.std:g}", cutoff)
+    std = sizes.std * law.factor
     last = std / math.sqrt(2.0 * sizes.depth)
-    return Details(std=std, last_std=last, approximations=(truncated,))
+    return Details(std=std, last_std=last, approximations=(law.approximation("weights"),))
 
 
 _LLAMA = Family({"rms_norm_eps": 1e-6})

@@ -37,6 +37,14 @@ class Law(NamedTuple):
             return 1.0
         return float(truncnorm.std(-self.cut, self.cut))
 
+    def approximation(self, matrices: str) -> str:
+        """Say that Gaussian weights take the place of these."""
+        return (
+            f"{matrices} follow a normal law of standard deviation {self.formula}, truncated at "
+            f"{self.cut:g} standard deviations; Gaussian weights of {self.factor:.4g} times that "
+            "have the same variance"
+        )
+
 
 class Recipe(NamedTuple):
     """Laws of matrices by their letters; those of others are the library's.
@@ -199,12 +207,7 @@ def _approximations(laws: Mapping[str, Law], names: Mapping[str, str]) -> tuple[
     for name, letters in names.items():
         if laws[letters[0]].factor != 1.0:
             cut.setdefault(laws[letters[0]], []).append(name)
-    return tuple(
-        f"{', '.join(found)} follow a normal law of standard deviation {law.formula}, truncated at "
-        f"{law.cut:g} standard deviations; Gaussian weights of {law.factor:.4g} times that have "
-        "the same variance"
-        for law, found in cut.items()
-    )
+    return tuple(law.approximation(", ".join(found)) for law, found in cut.items())
 
 
 def _line(law: Law, of: Mapping[str, list[float]]) -> str:

@@ -13,7 +13,7 @@ from shaped_attention.blocks.base import Layer
 from shaped_attention.lazy.compiled_network import CompiledNetwork
 from shaped_attention.lazy.deep import DeepNetwork, Measure
 from shaped_attention.lazy.layer_programs import LayerPrograms
-from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
+from shaped_attention.lazy.networks import chunk_of_samples, in_chunks, readout_entries
 from shaped_attention.numerics.threads import few_threads
 from shaped_attention.progress import progress_bar
 from shaped_attention.samplers.specification import RunOptions, Specification, specify
@@ -70,14 +70,13 @@ def deep_networks(
             entries = probe.entries() * -(-depth // pattern) * (1 + gradients)
             of_operand = probe.entries() / probe.operands()
         size = chunk_of_samples(entries + readout, spec)
-        with few_threads(min(size, samples) * of_operand):
-            if probe is not None and samples == 1:
-                bar.update(min(depth, len(spec.pattern)))
-                probe.passed = bar.update
-                return [work(probe)]
-            del probe
-            starts = range(0, samples, size)
-            return [work(make(first, min(size, samples - first))) for first in starts]
+        if probe is not None and samples == 1:
+            bar.update(min(depth, len(spec.pattern)))
+            probe.passed = bar.update
+            known = probe
+            return in_chunks(spec, 1, of_operand, lambda *_: work(known))
+        del probe
+        return in_chunks(spec, size, of_operand, lambda *place: work(make(*place)))
 
 
 def _programs(

@@ -7,8 +7,8 @@ split its columns. Every ``project(x, columns)`` is a product with a `Matrix` of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,7 @@ from shaped_attention.blocks.base import Block
 from shaped_attention.blocks.parameters import at_depth, traced
 from shaped_attention.lazy.space import new_rows
 from shaped_attention.lazy.weights import Weights
+from shaped_attention.numerics.threads import few_threads
 from shaped_attention.rows.directions import directions
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
@@ -25,6 +26,8 @@ from shaped_attention.rows.spaces import AnySpace, Frame, Sum
 from shaped_attention.rows.traced import TracedSource
 from shaped_attention.samplers.memory import check_one_fits, chunk_size, of_rows
 from shaped_attention.samplers.specification import Specification
+
+T = TypeVar("T")
 
 _OF_A_LOGIT = 6
 """Numbers that are held for each logit at once: images, logits, the loss, and their gradients."""
@@ -40,6 +43,19 @@ def chunk_of_samples(
     bytes_of_one = of_rows(entries, spec.dtype.itemsize)
     check_one_fits(spec, bytes_of_one, hint)
     return chunk_size(spec, bytes_of_one, threads=1)
+
+
+def in_chunks(
+    spec: Specification, size: int, of_operand: float, work: Callable[[int, int], T]
+) -> list[T]:
+    """Return ``work(first, count)`` for all samples, `size` at a time.
+
+    Libraries have one thread if operands have few entries; those of a sample have `of_operand`.
+    """
+    samples = spec.samples
+    with few_threads(min(size, samples) * of_operand):
+        starts = range(0, samples, size)
+        return [work(first, min(size, samples - first)) for first in starts]
 
 
 def readout_entries(outputs: int, spec: Specification) -> int:

@@ -63,13 +63,16 @@ class ModelAtStart(LibraryModel):
 
     def __init__(self, model: Model, ids: Ids, source: Source, means: bool, entropy: bool) -> None:
         super().__init__(model, ids, source)
-        occurring, place = np.unique(ids, return_inverse=True)
+        # The row of padding is 0, and a look at it gives it no gradient.
+        drawn = ~np.isin(ids, model.embedding.zero_ids)
+        occurring, place = np.unique(ids[drawn], return_inverse=True)
         others = np.setdiff1d(np.arange(self._vocabulary.n), occurring)
         zero = np.isin(others, model.embedding.zero_ids)
         self._counts = len(occurring), int((~zero).sum()), int(zero.sum())
         self._order = np.argsort([*occurring, *others[~zero], *others[zero]])
         self._units = torch.eye(len(occurring), dtype=source.dtype, device=source.device)
-        self._place = self._units[torch.as_tensor(place)]
+        self._place = self._units.new_zeros(len(ids), len(occurring))
+        self._place[torch.as_tensor(drawn)] = self._units[torch.as_tensor(place)]
         self._source, self._means, self._entropy = source, means, entropy
         self._entropies: list[Tensor] = []
         self._known: Rows | None = None

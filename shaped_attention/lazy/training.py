@@ -18,7 +18,7 @@ from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.entrywise import RULES, of_entries
 from shaped_attention.lazy.named_model import LibraryModel
-from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
+from shaped_attention.lazy.networks import chunk_of_samples, in_chunks, readout_entries
 from shaped_attention.lazy.optimizers import SGD, check_parameters
 from shaped_attention.lazy.training_run import LayerNetwork, Network, TrainingRun
 from shaped_attention.numerics.threads import few_threads
@@ -154,22 +154,18 @@ def simulate_training(
         probe.forward()
     check_parameters(rule, probe.weights)
     size = chunk_of_samples(probe.entries_until(steps, rule), spec, "fewer steps or hidden units")
-    parts = []
     total = samples * (steps + 1)
-    of_operand = min(size, samples) * probe.mean_entries()
-    with (
-        few_threads(of_operand),
-        progress_bar("training", spec.progress, total=total, unit="step", unit_scale=True) as bar,
-    ):
-        for first in range(0, samples, size):
-            count = min(size, samples - first)
-            first_one = first == 0 and count == 1
-            run = probe if first_one else run_of(first, count)
+    with progress_bar("training", spec.progress, total=total, unit="step", unit_scale=True) as bar:
+
+        def trained(first: int, count: int) -> xr.Dataset:
+            run = probe if (first, count) == (0, 1) else run_of(first, count)
             made = []
             for _ in range(steps + 1):
                 made.append(run.advance(rule))
                 bar.update(count)
-            parts.append(xr.concat(made, "step"))
+            return xr.concat(made, "step")
+
+        parts = in_chunks(spec, size, probe.mean_entries(), trained)
     if not all(np.isfinite(part["loss"]).all() for part in parts):
         raise FloatingPointError(
             "the loss is not finite after some steps; a smaller learning rate would keep it finite"

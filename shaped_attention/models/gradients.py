@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from shaped_attention.architectures.model import Embedding, Model
 from shaped_attention.blocks.base import needs_means, pattern_of
 from shaped_attention.checks import argument_error
-from shaped_attention.lazy.networks import chunk_of_samples, readout_entries
+from shaped_attention.lazy.networks import chunk_of_samples, in_chunks, readout_entries
 from shaped_attention.lazy.step_zero import ModelAtStart, StepZero
 from shaped_attention.numerics.threads import few_threads
 from shaped_attention.progress import progress_bar
@@ -31,8 +31,8 @@ def with_gradients(
     gains: bool,
 ) -> xr.Dataset:  # fmt: skip
     """Return the result of `simulate_model` with targets."""
-    if np.isin(ids, model.embedding.zero_ids).any():
-        raise argument_error("tokens", "ids other than that of padding, with targets", ids)
+    if np.isin(ids, model.embedding.zero_ids).all():
+        raise argument_error("tokens", "ids of which one is not padding, with targets", ids)
     goal = checked_targets(model.embedding, ids, targets)
     means = needs_means(list(chain.from_iterable(model.layers())))
     logits = readout_entries(model.embedding.vocabulary, spec)
@@ -50,13 +50,13 @@ def with_gradients(
         entries = probe.entries() * (periods + _GOING_BACK) + logits
         of_operand = probe.entries() / probe.operands()
         size = chunk_of_samples(entries, spec, "fewer tokens or layers")
-        parts = []
-        with few_threads(min(size, spec.samples) * of_operand):
-            for first in range(0, spec.samples, size):
-                count = min(size, spec.samples - first)
-                network = made(first, count)
-                network.forward(bar.update)
-                parts.append(network.step(goal))
+
+        def step(first: int, count: int) -> StepZero:
+            network = made(first, count)
+            network.forward(bar.update)
+            return network.step(goal)
+
+        parts = in_chunks(spec, size, of_operand, step)
     result = xr.concat([_dataset(x) for x in parts], "sample", data_vars="minimal")
     numbers = result.gradient_norm.to_numpy()
     if not (np.isfinite(numbers).all() and np.isfinite(result.loss).all()):
