@@ -174,7 +174,7 @@ def _modernbert(fields: Fields, sizes: Sizes) -> Details:
         "the same variance"
     )
     last = std / math.sqrt(2.0 * sizes.depth)
-    return Details(std=std, last_std=last, approximations=(truncated,))
+    return Details(std=std, last_std=last, approximations=(truncated,), cut=cutoff)
 
 
 _LLAMA = Family({"rms_norm_eps": 1e-6})
