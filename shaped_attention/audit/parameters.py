@@ -114,12 +114,13 @@ def read(module: nn.Module, model: Model, names: Mapping[str, str] | None) -> Re
             suspects.append(Suspect("not in the map", starred(group[0])[0], math.inf, UNKNOWN))
             continue
         found |= {(stem, roles[0][1].layer) for _, role in roles for stem in role.stems}
-        suspects += known.sharing(roles, held, key)
+        wrong = known.sharing(roles, held, key)
+        suspects += wrong
         name, role = next((x for x in roles if x[1].letters == "w"), roles[0])
         library = tuple(known.at(stem, role.layer) + role.suffix for stem in role.stems)
         holders[library] = held[key]
         try:
-            sections += known.sections(name, role, held[key])
+            sections += known.sections(name, role, held[key], 0 if wrong else _KEPT)
         except ValueError as error:
             suspects.append(Suspect("shape", starred(name)[0], math.inf, str(error)))
     missing = {starred(known.at(*x))[0] for x in known.needed() if x not in found}
@@ -229,13 +230,13 @@ class _Known:
             model.embedding.std if value is None else value, model.cuts.get(one, math.inf)
         )
 
-    def sections(self, name: str, role: _Role, tensor: Tensor) -> Iterator[Section]:
+    def sections(self, name: str, role: _Role, tensor: Tensor, keep: int) -> Iterator[Section]:
         """Return the matrices in a parameter, or a gain or bias."""
         (group, layer), rounding = starred(name), torch.finfo(tensor.dtype).eps / 2
         if not role.letters:
             one = role.stems[0] in self.gains and role.suffix == ".weight"
             mean = float(one and self.model.family not in _ONE_PLUS)
-            entries = measured(tensor.detach().reshape(1, -1), 0)
+            entries = measured(tensor.detach(), 0)
             yield Section(name, group, "", layer, EntryLaw(0.0, mean=mean), entries, rounding, 0)
             return
         matrix = tensor.detach().flatten(1)
@@ -253,7 +254,7 @@ class _Known:
                 part = part[kept]
             law = self.law(letters, layer)
             yield Section(
-                name + end, group + end, letters, layer, law, measured(part, _KEPT), rounding,
+                name + end, group + end, letters, layer, law, measured(part, keep), rounding,
                 tensor.numel() // tensor.shape[0],
             )  # fmt: skip
 
