@@ -1,16 +1,15 @@
 """What the parameters make: covariances, entropies, loss and gradients of one draw in their law.
 
-Each number of the module is compared with samples of `simulate_model`, which are exact in law. The
-smallest p-value of a rank among N samples is 2 / (N + 1), so the decision takes numbers on a scale
-where they are close to normal: Student's t of a further observation, with Bonferroni's correction,
-and only of numbers outside of all samples.
+The samples are those of `simulate_model`, which are exact in law. The smallest p-value of a rank
+among N samples is 2 / (N + 1), too large for a decision, which takes the tail of the law of the
+farthest number (`outlying`).
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,12 +17,12 @@ import numpy as np
 import torch
 import xarray as xr
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor, nn
 
-from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.model import Model, attention_of
 from shaped_attention.audit.parameters import Reading, starred
 from shaped_attention.audit.report import Effect
+from shaped_attention.blocks.positions import allowed
 from shaped_attention.models.gradients import checked_targets
 from shaped_attention.models.simulate import simulate_model
 from shaped_attention.numerics.covariance import correlations
@@ -35,8 +34,9 @@ Array = NDArray[np.float64]
 Key = tuple[str, int | None]
 Ids = NDArray[np.int64]
 
-_GRADIENT = "gradient norm of "
-_TOTAL: Key = (f"{_GRADIENT}all parameters", None)
+ENTROPY = "attention entropy"
+GRADIENT = "gradient norm of "
+TOTAL: Key = (f"{GRADIENT}all parameters", None)
 _LEAST = 1e-6
 """Gradients below this share of the total are rounding errors of ones that vanish."""
 
@@ -53,53 +53,47 @@ def effects_of(
         draw, notes = _drawn(module, model, ids, targets, reading)
     law = simulate_model(
         model, ids, samples=samples, seed=seed, targets=targets, progress=False,
-        entropy=any(name == "attention entropy" for name, _ in draw), accept_approximation=True,
+        entropy=any(name == ENTROPY for name, _ in draw), accept_approximation=True,
     )  # fmt: skip
-    by_name = dict(zip(law.parameter.to_numpy(), law.gradient_norm.to_numpy(), strict=True))
-    known = _numbers(law) | _gradients(
-        {names: np.sqrt(sum(by_name[x] ** 2 for x in names))
-         for names in reading.holders if {*names} <= by_name.keys()}
-    )  # fmt: skip
-    if _TOTAL in draw:
-        total = float(np.median(known[_TOTAL]))
-        known = {k: x for k, x in known.items()
-                 if not k[0].startswith(_GRADIENT) or np.median(x) > _LEAST * total}  # fmt: skip
-    keys = [key for key in draw if key in known]
-    x, y = (
-        np.array([float(draw[key][0]) for key in keys]),
-        np.stack([known[key] for key in keys], 1),
-    )
+    known = _numbers(law) | _gradients(law_of_gradients(law, reading))
+    total = float(np.median(known[TOTAL]))
+    shares = {k: float(np.median(x)) / total for k, x in known.items() if k[0].startswith(GRADIENT)}
+    keys = [k for k in draw if k in known and shares.get(k, 1.0) > _LEAST]
+    x, y = np.array([float(draw[k][0]) for k in keys]), np.stack([known[k] for k in keys], 1)
     precision = _ROUNDED * max(torch.finfo(p.dtype).eps for p in module.parameters())
-    room = [precision * (total / np.median(known[key]) if key[0].startswith(_GRADIENT) else 1.0)
-            for key in keys]  # fmt: skip
-    scales = [_scale(key[0]) for key in keys]
-    own = np.array([scale(v) for scale, v in zip(scales, x, strict=True)])
-    others = np.stack([scale(v) for scale, v in zip(scales, y.T, strict=True)], 1)
+    room = np.array([precision / shares.get(k, 1.0) for k in keys])
     rank, _ = ranks(x, y)
-    rows = zip(
-        keys, x, np.median(y, axis=0), rank, outlying(own, others, np.array(room)), strict=True
-    )
+    p = outlying(*(close_to_normal(keys, z, model, len(ids)) for z in (x, y)), room)
+    rows = zip(keys, x, np.median(y, axis=0), rank, p, strict=True)
     return [Effect(*key, *map(float, numbers)) for key, *numbers in rows], notes
 
 
 def outlying(draw: Array, law: Array, rounding: Array) -> Array:
     """Return p-values (k,) of numbers among samples (N, k), corrected for the number k.
 
-    `rounding` (k,) are standard deviations of rounding errors of the numbers.
+    Each number has the Student's t of a further observation. The largest of k for a correct model
+    is taken for one of Gumbel's law, whose mean and standard deviation are those of the largest of
+    each sample among the others. `rounding` (k,) are standard deviations of rounding errors.
     """
-    count = len(law)
-    spread = np.hypot(law.std(0, ddof=1), rounding) * math.sqrt(1.0 + 1.0 / count)
-    t = (draw - law.mean(0)) / spread
-    p = np.minimum(1.0, 2.0 * len(draw) * stats.t.sf(np.abs(t), count - 1))
-    inside = (draw >= law.min(0)) & (draw <= law.max(0))
-    return np.where(inside, 1.0, p)
+    count, mean, std = len(law), law.mean(0), law.std(0, ddof=1) + 1e-12
+    t = np.abs(draw - mean) / np.hypot(std, rounding) / math.sqrt(1.0 + 1.0 / count)
+    own = np.abs(law - mean) / std / math.sqrt(1.0 - 1.0 / count)
+    largest = (own * np.sqrt((count - 2.0) / (count - 1.0 - own**2))).max(1)
+    standard = (t - largest.mean()) / largest.std(ddof=1)
+    return np.asarray(-np.expm1(-np.exp(-math.pi / math.sqrt(6.0) * standard - np.euler_gamma)))
 
 
-def _scale(name: str) -> Callable[[Any], Any]:
-    """Return the scale on which an effect is close to normal."""
-    if name.endswith("cosine"):
-        return lambda x: np.arctanh(np.clip(x, -1.0 + 1e-12, 1.0 - 1e-12))
-    return np.asarray if name == "attention entropy" else lambda x: np.log(np.maximum(x, 1e-300))
+def close_to_normal(keys: Sequence[Key], x: Array, model: Model, tokens: int) -> Array:
+    """Return numbers (..., k) on scales where they are close to normal."""
+    scaled = np.log(np.maximum(x, 1e-300))
+    for k, (name, layer) in enumerate(keys):
+        if name.endswith("cosine"):
+            scaled[..., k] = np.arctanh(np.clip(x[..., k], -1.0 + 1e-12, 1.0 - 1e-12))
+        if name == ENTROPY:
+            blocks = model.layers()[(layer or 1) - 1]
+            seen = allowed(attention_of(blocks[0])[0].mask, tokens).sum(1)
+            scaled[..., k] = np.log(np.maximum(np.log(seen).mean() - x[..., k], 1e-12))
+    return scaled
 
 
 @contextmanager
@@ -163,11 +157,18 @@ def _numbers(run: xr.Dataset) -> dict[Key, Array]:
             numbers["mean cosine", layer] = correlations(v)[:, off].mean(1)
     if "attention_entropy" in run:
         means = run.attention_entropy.mean(("head", "row")).transpose("layer", "sample")
-        numbers |= {("attention entropy", k + 1): x for k, x in enumerate(means.to_numpy())}
+        numbers |= {(ENTROPY, k + 1): x for k, x in enumerate(means.to_numpy())}
     if "V_final" in run and off.any():
         numbers["final mean cosine", None] = correlations(run.V_final.to_numpy())[:, off].mean(1)
     numbers["standard deviation of the logits", None] = run.logit_std.to_numpy()
     return numbers | {("loss", None): run.loss.to_numpy()}
+
+
+def law_of_gradients(law: xr.Dataset, reading: Reading) -> dict[tuple[str, ...], Array]:
+    """Return the gradient norms (samples,) of the parameters of a module."""
+    by_name = dict(zip(law.parameter.to_numpy(), law.gradient_norm.to_numpy(), strict=True))
+    return {names: np.sqrt(sum(by_name[x] ** 2 for x in names))
+            for names in reading.holders if {*names} <= by_name.keys()}  # fmt: skip
 
 
 def _gradients(norms: Mapping[tuple[str, ...], Array]) -> dict[Key, Array]:
@@ -175,5 +176,5 @@ def _gradients(norms: Mapping[tuple[str, ...], Array]) -> dict[Key, Array]:
     found = {}
     for names, norm in norms.items():
         name, layer = starred(" and ".join(names))
-        found[f"{_GRADIENT}{name}", None if layer is None else layer + 1] = norm
-    return found | {_TOTAL: np.sqrt(sum(x**2 for x in norms.values()))}
+        found[f"{GRADIENT}{name}", None if layer is None else layer + 1] = norm
+    return found | {TOTAL: np.sqrt(sum(x**2 for x in norms.values()))}

@@ -40,7 +40,9 @@ class EntryLaw:
         cut = self.cut
         if math.isinf(cut):
             return 1.0, 3.0
-        edge = 2.0 * cut * math.exp(-0.5 * cut**2) / math.sqrt(2.0 * math.pi) / float(erf(cut / _ROOT))
+        edge = (
+            2.0 * cut * math.exp(-0.5 * cut**2) / math.sqrt(2.0 * math.pi) / float(erf(cut / _ROOT))
+        )
         return 1.0 - edge, 3.0 * (1.0 - edge) - cut**2 * edge
 
     @property
