@@ -29,7 +29,7 @@ class Attention(nn.Module):
         super().__init__()
         self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
         self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
-        self.heads, self.dropout = config.n_head, config.dropout
+        self.heads, self.dropout, self.causal = config.n_head, config.dropout, True
 
     def forward(self, x: Tensor) -> Tensor:
         batch, m, n = x.shape
@@ -37,7 +37,7 @@ class Attention(nn.Module):
             y.view(batch, m, self.heads, -1).transpose(1, 2) for y in self.c_attn(x).split(n, 2)
         )
         rate = self.dropout if self.training else 0.0
-        y = functional.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=True)
+        y = functional.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=self.causal)
         return self.c_proj(y.transpose(1, 2).reshape(batch, m, n))
 
 
@@ -175,13 +175,20 @@ class Llama(nn.Module):
         return self.output(self.norm(x))
 
 
-def build() -> NanoGPT:
+def build(**options: Any) -> NanoGPT:
     """A correct model, for the command."""
-    torch.manual_seed(0)
-    return NanoGPT(GPTConfig())
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return NanoGPT(GPTConfig(), **options)
 
 
 def unscaled() -> NanoGPT:
     """A model whose residual projections are not scaled by the depth."""
-    torch.manual_seed(0)
-    return NanoGPT(GPTConfig(), scaled=False)
+    return build(scaled=False)
+
+
+def llama() -> Llama:
+    """A correct Llama."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Llama()

@@ -22,6 +22,8 @@ from shaped_attention.audit.rule import suspects_of
 from shaped_attention.checks import argument_error, check_count, check_inside, with_types
 
 _TOKENS = 8
+_SHARE = 0.01
+"""Effects farther than this share of the level says are suspect; see `outlying`."""
 
 
 @with_types
@@ -41,9 +43,9 @@ def check_model(
     Parameters
     ----------
     module
-        A `torch.nn.Module` that takes token ids (1, m) and returns logits (1, m, vocabulary), or has
-        them first, or as the attribute `logits`. It is called twice, without dropout. Neither it nor
-        global random state is changed, and nothing is downloaded.
+        A `torch.nn.Module` that takes token ids (1, m) and returns logits (1, m, vocabulary),
+        alone, first in a tuple, or as `logits`. It is called twice, without dropout. Neither
+        it nor global random state is changed, and nothing is downloaded.
     ids
         Token ids (m,), without padding. By default the first 8 of the vocabulary.
     config
@@ -59,8 +61,8 @@ def check_model(
         Number of samples of the law, at least 8.
     level
         Probability, in (0, 1), with which a correct module is flagged at most: half of it for the
-        parameters, with Bonferroni's correction; half for the effects, whose logarithms are taken
-        for normal.
+        parameters, with Bonferroni's correction; the rest for the effects, whose p-values must be
+        below a hundredth of it, since their tails are extrapolated.
     seed
         Seed of the samples, an integer >= 0.
 
@@ -95,7 +97,7 @@ def check_model(
     reading = read(module, model, names)
     suspects = reading.suspects + suspects_of(reading.sections, level / 2)
     effects, notes = effects_of(module, model, known, reading, samples, seed)
-    low = [x for x in effects if x.p_value < level / 2]
+    low = [x for x in effects if x.p_value < _SHARE * level]
     if low and not suspects:
         first = min(low, key=lambda x: (x.name.startswith("gradient"), x.layer is None, x.layer))
         place = "" if first.layer is None else f" after layer {first.layer}"

@@ -19,7 +19,7 @@ from torch import Tensor
 Array = NDArray[np.float64]
 
 _ROOT = math.sqrt(2.0)
-_CHUNK = 2**22
+_CHUNK = 2**17
 """Entries that are measured at once, in float64."""
 
 

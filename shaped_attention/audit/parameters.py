@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -113,7 +114,7 @@ def read(module: nn.Module, model: Model, names: Mapping[str, str] | None) -> Re
         if not roles:
             suspects.append(Suspect("not in the map", starred(group[0])[0], math.inf, UNKNOWN))
             continue
-        found |= {(stem, roles[0][1].layer) for _, role in roles for stem in role.stems}
+        found |= {(stem, role.layer) for _, role in roles for stem in role.stems}
         wrong = known.sharing(roles, held, key)
         suspects += wrong
         name, role = next((x for x in roles if x[1].letters == "w"), roles[0])
@@ -242,16 +243,12 @@ class _Known:
         matrix = tensor.detach().flatten(1)
         for letters, part in self._parts(role.letters, matrix):
             end = f"[{letters}]" if letters != role.letters else ""
-            zero = self._zero_rows(letters)
-            if zero:
-                kept = torch.ones(len(part), dtype=torch.bool, device=part.device)
-                kept[list(zero)] = False
-                padding = measured(part[list(zero)], 0)
-                law = EntryLaw(0.0)
+            if zero := list(self._zero_rows(letters)):
+                padding, end = measured(part[zero], 0), "[padding]"
                 yield Section(
-                    f"{name}[padding]", f"{group}[padding]", "", None, law, padding, rounding, 0
+                    name + end, group + end, "", layer, EntryLaw(0.0), padding, rounding, 0
                 )
-                part = part[kept]
+                part, end = part[np.setdiff1d(np.arange(len(part)), zero)], ""
             law = self.law(letters, layer)
             yield Section(
                 name + end, group + end, letters, layer, law, measured(part, keep), rounding,
@@ -271,16 +268,12 @@ class _Known:
         rows = {"q": head.heads * size, "o": self.model.width, "d": self.model.width}
         rows |= dict.fromkeys("kv", (head.kv_heads or head.heads) * size)
         counts = [rows.get(x, max(matrix.shape) // len(letters)) for x in letters]
-        axes = [
-            k
-            for k in (self.names.by_inputs, not self.names.by_inputs)
-            if matrix.shape[k] == sum(counts)
-        ]
+        axes = [k for k in (0, 1) if matrix.shape[k] == sum(counts)]
         if not axes:
-            raise ValueError(
-                f"the shape is {tuple(matrix.shape)}; by the configuration one side is {sum(counts)}"
-            )
-        return list(zip(letters, matrix.split(counts, dim=int(axes[0])), strict=True))
+            have = tuple(matrix.shape)
+            raise ValueError(f"the shape is {have}; by the configuration one side is {sum(counts)}")
+        axis = axes[-1] if self.names.by_inputs else axes[0]
+        return list(zip(letters, matrix.split(counts, dim=axis), strict=True))
 
 
 def _check(tensor: Tensor, name: str) -> None:

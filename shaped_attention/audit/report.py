@@ -93,11 +93,11 @@ class ModelCheck:
     def __str__(self) -> str:
         """Return the result in words."""
         counted = f"{len(self.parameters)} parameters and {len(self.effects)} effects"
-        head = f"{self.model}: {'as its configuration says' if self.ok else 'not as its configuration says'}"
-        lines = [f"{head} ({counted}; level {self.level:g})"]
+        found = "as" if self.ok else "not as"
+        lines = [f"{self.model}: {found} its configuration says ({counted}; level {self.level:g})"]
         lines += [f"  {suspect}" for suspect in self.suspects]
         far = sorted((x for x in self.effects if x.p_value < 0.01), key=lambda x: x.p_value)
-        lines += ["effects:"] * bool(far)
+        lines += ["effects, the farthest first:"] * bool(far)
         for x in far[:5]:
             place = "" if x.layer is None else f", layer {x.layer}"
             lines.append(f"  {x.name}{place}: {x.value:.4g}; median of the law {x.median:.4g}")

@@ -1,10 +1,9 @@
 """The decision rule: which matrices do not have their law, and the causes by name.
 
 Four tests share the level, each with Bonferroni's correction: equal random numbers in two matrices;
-the largest entry, which shows the shape of the law; mean; scale. Shape, mean and scale are tested with all
-layers of a role together and by matrix. A role whose layers agree is one cause, and so are roles
-with one ratio; otherwise a trend with depth, or single layers, of which one with most of its
-parameters wrong is one cause again.
+the largest entry, which shows the shape of the law; mean; scale. The last three are tested with all
+layers of a role together and by matrix. A role whose layers agree, or follow a power of the depth,
+is one cause; otherwise single layers are.
 
 If the model is right, the logarithm of the sample variance of N entries with kurtosis k is that of
 chi^2 with 2 N / (k - 1) degrees of freedom, and the largest of N entries is below m with
@@ -14,7 +13,7 @@ probability P(|w| < m)^N.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from shaped_attention.audit.entry_laws import in_words
+from shaped_attention.audit.causes import Cause, merged, other_than, single
 from shaped_attention.audit.parameters import Section
 from shaped_attention.audit.report import Suspect
 
@@ -33,14 +32,7 @@ _FEW = 500
 """Fewer entries say nothing about the shape of their law."""
 
 _LARGEST = 4.5
-"""A normal law is cut if no entry is larger; generators of random numbers do not reach much more."""
-
-_MAKES = {
-    "q": "queries", "k": "keys", "v": "attention's branch", "o": "attention's branch",
-    "g": "gates", "u": "the MLP's branch", "d": "the MLP's branch", "w": "the embedding",
-    "p": "positions", "y": "types of tokens", "h": "the logits", "f": "the transform of the head",
-}  # fmt: skip
-"""What a matrix scales."""
+"""Generators of normal numbers reach little more, so larger entries are never too small."""
 
 
 class Estimates(NamedTuple):
@@ -55,15 +47,15 @@ def suspects_of(sections: Sequence[Section], level: float) -> list[Suspect]:
     """Return the causes that the parameters show, at a level for all of them together."""
     fixed = [x for x in sections if x.law.std == 0.0]
     drawn = [x for x in sections if x.law.std > 0.0]
-    broken = [x for x in drawn if x.entries.broken]
-    wrong = {x.name: [x.entries.broken] for x in broken}
-    wrong |= {x.name: [_other_than(x.law.mean, x)] for x in fixed if not _constant(x)}
+    wrong = {x.name: [x.entries.broken] for x in drawn if x.entries.broken}
+    wrong |= {x.name: [other_than(x)] for x in fixed if x.entries[1:3] != (x.law.mean, 0.0)}
     drawn = [x for x in drawn if not x.entries.broken]
     share = level / _TESTS
     by_role = [list(rows) for _, rows in groupby(sorted(drawn, key=_role), _role)]
     shapes = _cut_or_heavy(drawn, by_role, share)
     counts = len(by_role), max(1, len(drawn))
-    whole: list[_Cause] = []
+    whole: list[Cause] = []
+    critical = float(stats.norm.isf(share / (4 * len(by_role)))) if by_role else 0.0
     for role in by_role:
         scale, mean = _scale(role), _mean(role)
         flags = {x.name: ["shape"] for x in role if x.name in shapes}
@@ -74,26 +66,14 @@ def suspects_of(sections: Sequence[Section], level: float) -> list[Suspect]:
             flags |= {role[k].name: [*flags.get(role[k].name, []), words] for k in which}
         if len(flags) == len(role) or trend:
             said = sorted({word for words in flags.values() for word in words})
-            whole.append(_Cause(role, said, trend, scale, _critical(share, counts[0])))
+            whole.append(Cause(role, said, trend, *_ratio(scale, critical)))
         else:
             wrong |= {name: [*wrong.get(name, []), *words] for name, words in flags.items()}
-    return _dependent(drawn, share) + _merged(whole) + _single(wrong, sections)
+    return _dependent(drawn, share) + merged(whole) + single(wrong, sections)
 
 
 def _role(section: Section) -> tuple[str, str]:
     return section.group, str(section.law.cut)
-
-
-def _constant(x: Section) -> bool:
-    return (
-        x.entries.broken != ""
-        and math.isfinite(x.entries.variance)
-        and x.entries.mean == x.law.mean
-    )
-
-
-def _critical(level: float, count: int) -> float:
-    return float(stats.norm.isf(level / (4 * count)))
 
 
 def _two_sided(z: Array | float) -> Array:
@@ -115,6 +95,14 @@ def _scale(role: Sequence[Section]) -> Estimates:
     small = 2.0 / (9.0 * (2.0 * count / (four - 1.0)))
     z = (np.exp(2.0 * _shrunk(values, role)) ** (1 / 3) - 1.0 + small) / np.sqrt(small)
     return Estimates(values, np.sqrt((np.maximum(four, seen) - 1.0) / (4.0 * count)), z)
+
+
+def _ratio(scale: Estimates, critical: float) -> tuple[float, float]:
+    """Return the mean of estimates, and the half of its interval."""
+    weight = scale.errors**-2
+    return float((weight * scale.values).sum() / weight.sum()), critical * float(
+        weight.sum()
+    ) ** -0.5
 
 
 def _mean(role: Sequence[Section]) -> Estimates:
@@ -161,7 +149,7 @@ def _agree(values: Array, errors: Array, design: Array, level: float) -> bool:
 def _cut_or_heavy(
     drawn: Sequence[Section], roles: Sequence[list[Section]], level: float
 ) -> set[str]:
-    """Return the names of the matrices whose largest entry is too large, or too small, for the law."""
+    """Return the names of the matrices whose largest entry is too large or too small."""
     found = {x.name for x in drawn if _extreme([x], level / (2 * len(drawn)))}
     for role in roles:
         if not any(x.name in found for x in role) and _extreme(role, level / (2 * len(roles))):
@@ -172,14 +160,13 @@ def _cut_or_heavy(
 def _extreme(role: Sequence[Section], level: float) -> bool:
     """Return whether the largest entry is too large or too small.
 
-    It is taken in sample standard deviations, and their error is allowed for. Generators of normal
-    numbers reach few entries above 4.5 standard deviations, so that larger ones are never too small.
+    It is taken in sample standard deviations, and their error is allowed for.
     """
     law, rows = role[0].law, [x for x in role if x.entries.number >= _FEW]
     if not rows:
         return False
     room = max(
-        6.0 * math.sqrt(law.kurtosis / (4 * x.entries.number)) + 2 * x.rounding for x in rows
+        4.0 * math.sqrt(law.kurtosis / (4 * x.entries.number)) + 2 * x.rounding for x in rows
     )
     most, count = max(x.entries.most for x in rows), sum(x.entries.number for x in rows)
     beyond = count * law.above(most * (1.0 - room))
@@ -208,137 +195,3 @@ def _dependent(drawn: Sequence[Section], level: float) -> list[Suspect]:
                 f"{said} {', '.join(rows[k].name for k in sorted(g - {min(g)}))}")
         for g in groups
     ]  # fmt: skip
-
-
-class _Cause(NamedTuple):
-    """All layers of a role, what is wrong with them, the trend, the scale and its critical z."""
-
-    role: list[Section]
-    words: list[str]
-    trend: str
-    scale: Estimates
-    critical: float
-
-    @property
-    def interval(self) -> tuple[float, float, float]:
-        """Mean logarithm of the ratio, and its interval."""
-        weight = self.scale.errors**-2
-        mean = float((weight * self.scale.values).sum() / weight.sum())
-        room = self.critical / math.sqrt(float(weight.sum()))
-        return mean, mean - room, mean + room
-
-
-def _merged(causes: Iterable[_Cause]) -> list[Suspect]:
-    """Return one suspect for all roles with one ratio."""
-    groups: list[list[_Cause]] = []
-    for cause in causes:
-        for group in groups:
-            alike = all(cause.words == x.words and cause.trend == x.trend for x in group)
-            ends = [x.interval for x in (*group, cause)]
-            if alike and max(x[1] for x in ends) <= min(x[2] for x in ends):
-                group.append(cause)
-                break
-        else:
-            groups.append([cause])
-    return [_whole(group) for group in groups]
-
-
-def _whole(group: list[_Cause]) -> Suspect:
-    sections = [x for cause in group for x in cause.role]
-    names = sorted({x.group.partition("[")[0] for x in sections})
-    parts = {x.group for x in sections}
-    if len(group) < sum(name.partition("[")[0] in names for name in parts) or "[" in "".join(parts):
-        names = _joined(parts, names, sections)
-    size = float(np.mean([cause.interval[0] for cause in group]))
-    what = _said(sections, group[0].words, group[0].trend)
-    return Suspect(group[0].words[0], " and ".join(names), _size(sections, size), what)
-
-
-def _joined(parts: set[str], names: list[str], sections: Sequence[Section]) -> list[str]:
-    """Return names of parameters, with the letters of their parts unless all are there."""
-    short = []
-    for name in names:
-        own = sorted(x for x in parts if x.partition("[")[0] == name)
-        short += own if len(own) < 2 else [name]
-    return short
-
-
-def _single(wrong: dict[str, list[str]], sections: Sequence[Section]) -> list[Suspect]:
-    """Return the suspects of single layers."""
-    rows = [x for x in sections if x.name in wrong]
-    found = []
-    for layer in sorted({-1 if x.layer is None else x.layer for x in rows}):
-        here = [x for x in rows if (-1 if x.layer is None else x.layer) == layer]
-        every = [x for x in sections if x.layer == layer]
-        if layer >= 0 and len(here) > len(every) / 2 and len({_module(x) for x in here}) > 1:
-            parts = [here]
-        else:
-            parts = [list(g) for _, g in groupby(sorted(here, key=_module), _module)]
-        for part in parts:
-            words = list(dict.fromkeys(word for x in part for word in wrong[x.name]))
-            main = max(part, key=lambda x: x.law.std)
-            where = part[0].name if len(part) == 1 else f"{_common([x.name for x in part])}*"
-            scale = _log_ratio(main)
-            found.append(Suspect(words[0], where, _size(part, scale), _said([main], words, "")))
-    return found
-
-
-def _module(section: Section) -> str:
-    return section.name.partition("[")[0].rpartition(".")[0]
-
-
-def _common(names: Sequence[str]) -> str:
-    low, high = min(names), max(names)
-    count = next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
-    return low[: low[:count].rfind(".") + 1]
-
-
-def _log_ratio(x: Section) -> float:
-    return 0.0 if x.law.std == 0.0 or x.entries.broken else math.log(x.entries.std / x.law.std)
-
-
-def _size(sections: Sequence[Section], ratio: float) -> float:
-    mean = max(abs(x.entries.mean - x.law.mean) / (x.law.std or 1.0) for x in sections)
-    broken = any(x.entries.broken and x.law.std for x in sections)
-    return math.inf if broken or not math.isfinite(mean) else max(abs(ratio), mean)
-
-
-def _said(sections: Sequence[Section], words: Sequence[str], trend: str) -> str:
-    """Return a sentence about matrices: what they have, what the recipe says, what follows."""
-    main = sections[0]
-    have, right = (
-        _range([x.entries.std for x in sections]), _range([x.law.std for x in sections])
-    )  # fmt: skip
-    said = []
-    if main.law.std == 0.0 or main.entries.broken:
-        return " and ".join(dict.fromkeys(words))
-    if "scale" in words:
-        ratio = math.exp(float(np.mean([_log_ratio(x) for x in sections])))
-        times = f"{max(ratio, 1 / ratio):.3g} times too {'large' if ratio > 1 else 'small'}"
-        makes = ", ".join(dict.fromkeys(_MAKES[y] for x in sections for y in x.letters))
-        grows = f", as {trend}" if trend else ""
-        said.append(f"std {have}, recipe says {right}: {times}{grows} ({makes})")
-    if "shape" in words:
-        law = _default_of(main) or in_words(main.entries)
-        said.append(f"law {law}, recipe says {main.law}")
-    if "mean" in words:
-        means = [x.entries.mean / x.entries.std for x in sections]
-        said.append(f"mean {float(np.mean(means)):.3g} standard deviations, recipe says 0")
-    return "; ".join(said)
-
-
-def _default_of(x: Section) -> str:
-    """Return the name of PyTorch's default for a linear map if it is this law."""
-    own = x.inputs and abs(math.log(x.entries.std * math.sqrt(3.0 * x.inputs))) < 0.05
-    return "uniform (PyTorch's default of Linear)" if own and x.entries.most < 2.0 else ""
-
-
-def _range(numbers: Sequence[float]) -> str:
-    low, high = f"{min(numbers):.2g}", f"{max(numbers):.2g}"
-    return low if low == high else f"{low} to {high}"
-
-
-def _other_than(right: float, x: Section) -> str:
-    std = math.sqrt(max(x.entries.variance, 0.0))
-    have = x.entries.broken or f"mean {x.entries.mean:.3g}, std {std:.3g}"
-    return f"{have}; recipe says all are {right:g}"
