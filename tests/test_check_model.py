@@ -296,6 +296,24 @@ def test_ranks_are_uniform_and_their_p_values_exact() -> None:
     assert ranks(np.ones(1), np.ones((9, 1)))[1] == 1.0
 
 
+def test_one_model_is_a_rank_within_the_law() -> None:
+    """By `compare`: a real model in its law, and in that of a larger standard deviation."""
+    real = sa.record_covariances(library("llama"), IDS)
+    options: dict[str, Any] = {"samples": 199, "seed": 1, "progress": False}
+    law, other = (
+        sa.simulate_model(library("llama", initializer_range=std).config, IDS, **options)
+        for std in (0.02, 0.04)
+    )
+    table = sa.compare(law, real, observables=["log trace V", "effective rank"])
+    assert not table.resolved.any()
+    assert sa.format_comparison(table).startswith("One draw among 199 samples of the law")
+    wrong = sa.compare(other, real, observables=["log trace V", "effective rank"])
+    assert wrong.resolved.sel(observable="log trace V")
+    assert wrong.p_value.min() == 0.01
+    with pytest.raises(ValueError, match="first must have at least 8 samples; got 1"):
+        sa.compare(real, law)
+
+
 def test_the_module_and_the_random_state_stay_as_they_are() -> None:
     model = build()
     model.train()

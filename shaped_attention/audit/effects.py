@@ -63,7 +63,8 @@ def effects_of(
     precision = _ROUNDED * max(torch.finfo(p.dtype).eps for p in module.parameters())
     room = np.array([precision / shares.get(k, 1.0) for k in keys])
     rank, _ = ranks(x, y)
-    p = outlying(*(close_to_normal(keys, z, model, len(ids)) for z in (x, y)), room)
+    own, others = (close_to_normal(keys, z, model, len(ids)) for z in (x, y))
+    p = outlying(own, others, room)
     rows = zip(keys, x, np.median(y, axis=0), rank, p, strict=True)
     return [Effect(*key, *map(float, numbers)) for key, *numbers in rows], notes
 
