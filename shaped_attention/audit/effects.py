@@ -125,7 +125,7 @@ def _drawn(
         found, notes = dict[Key, Array](), list[str]()
         if loss.requires_grad:
             parts = torch.autograd.grad(loss, [*held.values()], allow_unused=True)
-            norms = [0.0 if g is None else float(g.double().norm()) for g in parts]
+            norms = [0.0 if g is None else float(g.float().norm()) for g in parts]
             found = _gradients({x: np.array([y]) for x, y in zip(held, norms, strict=True)})
         else:
             notes = ["the module gives no gradients, which are left out"]
