@@ -185,6 +185,10 @@ PLANTED: dict[str, tuple[Any, tuple[Any, ...], Any, list[str], str]] = {
         lambda: library("llama"), (), each("layers.2.input_layernorm.weight", torch.Tensor.zero_),
         ["model.layers.2.input_layernorm.weight"], "all entries are 0; recipe says all are 1",
     ),
+    "gains": (
+        lambda: library("llama"), (), each("input_layernorm.weight", torch.Tensor.zero_),
+        [f"{LAYERS}input_layernorm.weight"], "all are 1, in 4 layers",
+    ),
     "wrong way round": (
         lambda: library("llama"), (), swapped,
         [f"{LAYERS}mlp.up_proj.weight", f"{LAYERS}mlp.down_proj.weight"], "times too",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shaped_attention.audit.entry_laws import in_words
-from shaped_attention.audit.parameters import Section
+from shaped_attention.audit.parameters import Section, starred
 from shaped_attention.audit.report import Suspect
 
 _MAKES = {
@@ -85,7 +85,19 @@ def single(wrong: dict[str, list[str]], sections: Sequence[Section]) -> list[Sus
             where = part[0].name if len(part) == 1 else f"{_common([x.name for x in part])}*"
             scale = _log_ratio(main)
             found.append(Suspect(words[0], where, _size(part, scale), _said([main], words, "")))
-    return found
+    return [
+        group[0] if len(group) == 1
+        else group[0]._replace(where=where, what=f"{group[0].what}, in {len(group)} layers")
+        for (where, _), group in _alike(found).items()
+    ]  # fmt: skip
+
+
+def _alike(found: Sequence[Suspect]) -> dict[tuple[str, str], list[Suspect]]:
+    """Return suspects by what is said of which parameter, in any layer."""
+    groups: dict[tuple[str, str], list[Suspect]] = {}
+    for suspect in found:
+        groups.setdefault((starred(suspect.where)[0], suspect.what), []).append(suspect)
+    return groups
 
 
 def _module(section: Section) -> str:

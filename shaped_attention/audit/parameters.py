@@ -46,6 +46,9 @@ _ONE_PLUS = ("gemma", "gemma2", "gemma3_text", "vaultgemma")
 _BY_HEAD = ("bloom", "codegen", "falcon", "gpt_neox")
 """Names of norms around branches; families that add 1 to gains; those that mix q, k, v by heads."""
 
+_MISSING = "the module has no such parameter"
+_UNKNOWN = "the configuration has no such parameter, or the map of names does not know it"
+
 _WRAPPERS = re.compile(r"^module\.|\b(_orig_mod|_checkpoint_wrapped_module)\.")
 _KEPT = 1024
 """Entries that are kept of each matrix, to find two with equal random numbers."""
@@ -112,7 +115,7 @@ def read(module: nn.Module, model: Model, names: Mapping[str, str] | None) -> Re
     for key, group in tensors.items():
         roles = [(name, r) for name in group if (r := known.role(name, chosen)) is not None]
         if not roles:
-            suspects.append(Suspect("not in the map", starred(group[0])[0], math.inf, UNKNOWN))
+            suspects.append(Suspect("not in the map", starred(group[0])[0], math.inf, _UNKNOWN))
             continue
         found |= {(stem, role.layer) for _, role in roles for stem in role.stems}
         wrong = known.sharing(roles, held, key)
@@ -124,17 +127,12 @@ def read(module: nn.Module, model: Model, names: Mapping[str, str] | None) -> Re
             sections += known.sections(name, role, held[key], 0 if wrong else _KEPT)
         except ValueError as error:
             suspects.append(Suspect("shape", starred(name)[0], math.inf, str(error)))
-    missing = {starred(known.at(*x))[0] for x in known.needed() if x not in found}
-    suspects += [
-        Suspect("missing", x, math.inf, "the module has no such parameter") for x in missing
-    ]
+    missing = dict.fromkeys(starred(known.at(*x))[0] for x in known.needed() if x not in found)
+    suspects += [Suspect("missing", x, math.inf, _MISSING) for x in missing]
     back = {of: own for own, of in chosen.items()}
     layers = back.get(f"{known.names.layers}.*", f"{known.names.layers}.*")
     kinds = sorted({str(x.dtype) for x in held.values() if x.element_size() < 4})
     return Reading(sections, suspects, holders, layers, " and ".join(kinds))
-
-
-UNKNOWN = "the configuration has no such parameter, or the map of names does not know it"
 
 
 class _Role(NamedTuple):
