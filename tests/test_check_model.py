@@ -153,7 +153,10 @@ PLANTED: dict[str, tuple[Any, tuple[Any, ...], Any, list[str], str]] = {
         lambda: library("llama"), (), each("embed_tokens.weight", nn.init.normal_),
         ["model.embed_tokens.weight"], r"std 1, recipe says 0\.02: (50|49\.\d|50\.\d) times",
     ),
-    "not tied": (build, (), untied, ["lm_head.weight"], "a separate copy of the embedding"),
+    "not tied": (
+        build, (), untied, ["lm_head.weight"],
+        "a separate copy; by the configuration it is the embedding",
+    ),
     "fan of a fused matrix": (
         lambda: library("phi3", **PHI3), (), each("qkv_proj.weight", lambda w: w.mul_(0.5**0.5)),
         [f"{LAYERS}self_attn.qkv_proj.weight"],
@@ -356,6 +359,11 @@ def quantised(model: Any) -> Any:
     return model
 
 
+def sharded(model: Any) -> Any:
+    model.lm_head.weight.placements = ("as of a DTensor",)
+    return model
+
+
 def headless(model: Any) -> Any:
     model.lm_head = nn.Identity()
     return model
@@ -367,6 +375,7 @@ def headless(model: Any) -> Any:
         (lambda x: x.to("meta"), "parameter transformer.wte.weight must have entries"),
         (quantised, "parameter lm_head.weight is quantised"),
         (lambda x: nn.Identity(), "config must be given"),
+        (sharded, "parameter transformer.wte.weight is sharded"),
         (headless, "must return logits"),
         (lambda x: None, "module must be a torch.nn.Module"),
     ],

@@ -54,11 +54,9 @@ def merged(causes: Iterable[Cause]) -> list[Suspect]:
 def _whole(group: list[Cause]) -> Suspect:
     """Return the suspect of some roles; parts of a parameter have its name if all are there."""
     sections = [x for cause in group for x in cause.role]
-    names = {
-        name: {x for x in parts}
-        for name, parts in groupby(sorted({x.group for x in sections}), _whole_name)
-    }
-    where = " and ".join(min(parts) if len(parts) == 1 else name for name, parts in names.items())
+    parts = sorted({x.group for x in sections})
+    names = [(name, list(own)) for name, own in groupby(parts, _whole_name)]
+    where = " and ".join(own[0] if len(own) == 1 else name for name, own in names)
     ratio = float(np.mean([cause.ratio for cause in group]))
     what = _said(sections, group[0].words, group[0].trend)
     return Suspect(group[0].words[0], where, _size(sections, ratio), what)
@@ -85,19 +83,14 @@ def single(wrong: dict[str, list[str]], sections: Sequence[Section]) -> list[Sus
             where = part[0].name if len(part) == 1 else f"{_common([x.name for x in part])}*"
             scale = _log_ratio(main)
             found.append(Suspect(words[0], where, _size(part, scale), _said([main], words, "")))
+    alike: dict[tuple[str, str], list[Suspect]] = {}
+    for x in found:
+        alike.setdefault((starred(x.where)[0], x.what), []).append(x)
     return [
         group[0] if len(group) == 1
-        else group[0]._replace(where=where, what=f"{group[0].what}, in {len(group)} layers")
-        for (where, _), group in _alike(found).items()
+        else group[0]._replace(where=where, what=f"{what}, in {len(group)} layers")
+        for (where, what), group in alike.items()
     ]  # fmt: skip
-
-
-def _alike(found: Sequence[Suspect]) -> dict[tuple[str, str], list[Suspect]]:
-    """Return suspects by what is said of which parameter, in any layer."""
-    groups: dict[tuple[str, str], list[Suspect]] = {}
-    for suspect in found:
-        groups.setdefault((starred(suspect.where)[0], suspect.what), []).append(suspect)
-    return groups
 
 
 def _module(section: Section) -> str:

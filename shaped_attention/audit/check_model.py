@@ -54,9 +54,8 @@ def check_model(
         Initialisation as in `model_from_config`; by default the library's.
     names
         Names of the library by those of the module, without ".weight" and with * for the number of
-        a layer, such as ``{"blocks.*.att.query": "model.layers.*.self_attn.q_proj"}``. A parameter
-        that holds several matrices below each other has their names with commas. By default those
-        of `transformers` and nanoGPT, or of Meta's Llama and torchtitan, whichever fits.
+        a layer, such as ``{"blocks.*.att.query": "model.layers.*.self_attn.q_proj"}``. By default
+        those of `transformers` and nanoGPT, or of Meta's Llama and torchtitan, whichever fits.
     samples
         Number of samples of the law, at least 8.
     level

@@ -50,13 +50,17 @@ def effects_of(
     """Return the effects of a module's parameters in their law, and what was left out."""
     targets = checked_targets(model.embedding, ids, "next")
     with _evaluated(module):
-        draw, notes = _drawn(module, model, ids, targets, reading)
+        draw, norms = _drawn(module, model, ids, targets, reading)
+    notes = [] if norms else ["the module gives no gradients, which are left out"]
     law = simulate_model(
         model, ids, samples=samples, seed=seed, targets=targets, progress=False,
         entropy=any(name == ENTROPY for name, _ in draw), accept_approximation=True,
     )  # fmt: skip
-    known = _numbers(law) | _gradients(law_of_gradients(law, reading))
-    total = float(np.median(known[TOTAL]))
+    by_name = dict(zip(law.parameter.to_numpy(), law.gradient_norm.to_numpy(), strict=True))
+    both = [name for name in norms if name in by_name]
+    draw |= _gradients({name: norms[name] for name in both})
+    known = _numbers(law) | _gradients({name: by_name[name] for name in both})
+    total = float(np.median(known.get(TOTAL, 1.0)))
     shares = {k: float(np.median(x)) / total for k, x in known.items() if k[0].startswith(GRADIENT)}
     keys = [k for k in draw if k in known and shares.get(k, 1.0) > _LEAST]
     x, y = np.array([float(draw[k][0]) for k in keys]), np.stack([known[k] for k in keys], 1)
@@ -112,23 +116,21 @@ def _evaluated(module: nn.Module) -> Iterator[None]:
 
 def _drawn(
     module: nn.Module, model: Model, ids: Ids, targets: Ids, reading: Reading
-) -> tuple[dict[Key, Array], list[str]]:
-    """Return the numbers of a module, by name and layer, and what was left out."""
+) -> tuple[dict[Key, Array], dict[str, Array]]:
+    """Return the numbers of a module by name and layer, and gradient norms by parameter."""
     device = next(module.parameters()).device
     tokens, goal = (torch.as_tensor(x, device=device)[None] for x in (ids, targets))
     start = {"start_pos": 0} if accepts(module, "start_pos") else {}
     aims = {"targets": goal} if "targets" in inspect.signature(module.forward).parameters else {}
-    held = {name: x for name, x in reading.holders.items() if x.requires_grad}
+    held = {name: x for name, x in reading.held.items() if x.requires_grad}
+    norms: dict[str, Array] = {}
     with torch.enable_grad():
         logits = _logits(module(tokens, **start, **aims), model.embedding.vocabulary)
         loss = nn.functional.cross_entropy(logits.float(), goal[0])
-        found, notes = dict[Key, Array](), list[str]()
         if loss.requires_grad:
             parts = torch.autograd.grad(loss, [*held.values()], allow_unused=True)
-            norms = [0.0 if g is None else float(g.float().norm()) for g in parts]
-            found = _gradients({x: np.array([y]) for x, y in zip(held, norms, strict=True)})
-        else:
-            notes = ["the module gives no gradients, which are left out"]
+            sizes = [0.0 if g is None else float(g.float().norm()) for g in parts]
+            norms = {name: np.array([x]) for name, x in zip(held, sizes, strict=True)}
     if layer_names(module):
         run = record_covariances(module, ids)
     else:
@@ -137,7 +139,7 @@ def _drawn(
         run = record_covariances(module, {first: tokens} | start, lambda name, _: name in layers)
     run["loss"] = ("sample", [loss.item()])
     run["logit_std"] = ("sample", [float(logits.detach().double().std(correction=0))])
-    return _numbers(run) | found, notes
+    return _numbers(run), norms
 
 
 def _logits(output: Any, vocabulary: int) -> Tensor:
@@ -165,17 +167,10 @@ def _numbers(run: xr.Dataset) -> dict[Key, Array]:
     return numbers | {("loss", None): run.loss.to_numpy()}
 
 
-def law_of_gradients(law: xr.Dataset, reading: Reading) -> dict[tuple[str, ...], Array]:
-    """Return the gradient norms (samples,) of the parameters of a module."""
-    by_name = dict(zip(law.parameter.to_numpy(), law.gradient_norm.to_numpy(), strict=True))
-    return {names: np.sqrt(sum(by_name[x] ** 2 for x in names))
-            for names in reading.holders if {*names} <= by_name.keys()}  # fmt: skip
-
-
-def _gradients(norms: Mapping[tuple[str, ...], Array]) -> dict[Key, Array]:
+def _gradients(norms: Mapping[str, Array]) -> dict[Key, Array]:
     """Return gradient norms by their parameters and layers, and the total one."""
     found = {}
-    for names, norm in norms.items():
-        name, layer = starred(" and ".join(names))
-        found[f"{GRADIENT}{name}", None if layer is None else layer + 1] = norm
-    return found | {TOTAL: np.sqrt(sum(x**2 for x in norms.values()))}
+    for name, norm in norms.items():
+        star, layer = starred(name)
+        found[f"{GRADIENT}{star}", None if layer is None else layer + 1] = norm
+    return found | {TOTAL: np.sqrt(sum(x**2 for x in norms.values()))} if norms else {}

@@ -74,13 +74,13 @@ class Section(NamedTuple):
 class Reading(NamedTuple):
     """What a module holds.
 
-    `holders` are the matrices and biases by the library's names, several for a parameter that they
-    share; `layers` the module's name of its layers, with * for the number.
+    `held` are the parameters by the library's names; `layers` is the module's name of its layers,
+    with * for the number; `half` the types of those in half precision.
     """
 
     sections: list[Section]
     suspects: list[Suspect]
-    holders: dict[tuple[str, ...], Tensor]
+    held: dict[str, Tensor]
     layers: str
     half: str
 
@@ -110,35 +110,39 @@ def read(module: nn.Module, model: Model, names: Mapping[str, str] | None) -> Re
     chosen = max(maps, key=lambda x: sum(known.role(name, x) is not None for name in every))
     sections: list[Section] = []
     suspects: list[Suspect] = []
-    holders: dict[tuple[str, ...], Tensor] = {}
+    library: dict[str, Tensor] = {}
     found: set[tuple[str, int | None]] = set()
     for key, group in tensors.items():
         roles = [(name, r) for name in group if (r := known.role(name, chosen)) is not None]
         if not roles:
             suspects.append(Suspect("not in the map", starred(group[0])[0], math.inf, _UNKNOWN))
             continue
-        found |= {(stem, role.layer) for _, role in roles for stem in role.stems}
+        found |= {(role.stem, role.layer) for _, role in roles}
         wrong = known.sharing(roles, held, key)
         suspects += wrong
         name, role = next((x for x in roles if x[1].letters == "w"), roles[0])
-        library = tuple(known.at(stem, role.layer) + role.suffix for stem in role.stems)
-        holders[library] = held[key]
+        library[at(role.stem, role.layer) + role.suffix] = held[key]
         try:
             sections += known.sections(name, role, held[key], 0 if wrong else _KEPT)
         except ValueError as error:
             suspects.append(Suspect("shape", starred(name)[0], math.inf, str(error)))
-    missing = dict.fromkeys(starred(known.at(*x))[0] for x in known.needed() if x not in found)
+    missing = dict.fromkeys(starred(at(*x))[0] for x in known.needed() if x not in found)
     suspects += [Suspect("missing", x, math.inf, _MISSING) for x in missing]
     back = {of: own for own, of in chosen.items()}
     layers = back.get(f"{known.names.layers}.*", f"{known.names.layers}.*")
     kinds = sorted({str(x.dtype) for x in held.values() if x.element_size() < 4})
-    return Reading(sections, suspects, holders, layers, " and ".join(kinds))
+    return Reading(sections, suspects, library, layers, " and ".join(kinds))
+
+
+def at(stem: str, layer: int | None) -> str:
+    """Return a name in a layer."""
+    return stem if layer is None else stem.replace("*", str(layer))
 
 
 class _Role(NamedTuple):
-    """What a name stands for: the library's names, the letters of matrices, the layer, the end."""
+    """What a name stands for: the library's name, the letters of matrices, the layer, the end."""
 
-    stems: tuple[str, ...]
+    stem: str
     letters: str
     layer: int | None
     suffix: str
@@ -167,19 +171,15 @@ class _Known:
         """Return what a name of the module stands for, if it is known."""
         stem, _, suffix = name.rpartition(".")
         star, layer = starred(stem)
-        stems = tuple(x.strip() for x in names.get(star, star).split(","))
+        star = names.get(star, star)
         if layer is not None and layer >= self.model.depth:
             return None
         if starred(name)[0] == self.names.head_bias:
-            return _Role((name.removesuffix(".bias"),), "", None, ".bias")
-        letters = "".join(self.letters.get(x, "") for x in stems)
-        if suffix not in ("weight", "bias") or not (letters or stems[0] in self.gains):
+            return _Role(stem, "", None, ".bias")
+        letters = self.letters.get(star, "")
+        if suffix not in ("weight", "bias") or not (letters or star in self.gains):
             return None
-        return _Role(stems, letters if suffix == "weight" else "", layer, f".{suffix}")
-
-    def at(self, stem: str, layer: int | None) -> str:
-        """Return the library's name in a layer."""
-        return stem if layer is None else stem.replace("*", str(layer))
+        return _Role(star, letters if suffix == "weight" else "", layer, f".{suffix}")
 
     def needed(self) -> Iterator[tuple[str, int | None]]:
         """Return the parameters that a module must have."""
@@ -195,25 +195,17 @@ class _Known:
     ) -> list[Suspect]:
         """Return what is wrong with the names under which a parameter is found."""
         letters = {role.letters for _, role in roles}
-        name = next((x for x, role in roles if role.letters in ("h", "w")), roles[0][0])
+        names = [x for x, role in roles if role.letters in ("h", "w")] or [roles[0][0]]
+        said = ""
         if letters == {"h"} and self.tied:
-            same = any(
-                x.shape == held[key].shape and torch.equal(x, held[key])
-                for other, x in held.items() if other != key
-            )  # fmt: skip
-            copy = " copy of the embedding" if same else " matrix"
-            said = f"a separate{copy}; by the configuration it is tied to the embedding"
-            return [Suspect("not tied", name, math.inf, said)]
-        if letters == {"w", "h"} and not self.tied:
+            alike = [x for k, x in held.items() if k != key and x.shape == held[key].shape]
+            copy = " copy" if any(torch.equal(x, held[key]) for x in alike) else ""
+            said = f"a separate{copy or ' matrix'}; by the configuration it is the embedding"
+        elif letters == {"w", "h"} and not self.tied:
             said = "tied to the head; by the configuration the two are separate"
-            return [Suspect("tied", name, math.inf, said)]
-        different = {
-            (role.stems, role.layer) for _, role in roles if role.letters not in ("w", "h")
-        }
-        if len(different) > 1:
+        elif len({(x.stem, x.layer) for _, x in roles if x.letters not in ("w", "h")}) > 1:
             said = f"one parameter with {', '.join(x for x, _ in roles[1:])}"
-            return [Suspect("tied", roles[0][0], math.inf, said)]
-        return []
+        return [Suspect("tied", names[0], math.inf, said)] if said else []
 
     def law(self, letters: str, layer: int | None) -> EntryLaw:
         """Return the law of the entries of a matrix."""
@@ -233,7 +225,7 @@ class _Known:
         """Return the matrices in a parameter, or a gain or bias."""
         (group, layer), rounding = starred(name), torch.finfo(tensor.dtype).eps / 2
         if not role.letters:
-            one = role.stems[0] in self.gains and role.suffix == ".weight"
+            one = role.stem in self.gains and role.suffix == ".weight"
             mean = float(one and self.model.family not in _ONE_PLUS)
             entries = measured(tensor.detach(), 0)
             yield Section(name, group, "", layer, EntryLaw(0.0, mean=mean), entries, rounding, 0)
