@@ -89,6 +89,10 @@ def check_model(
         module = module.module
     if not isinstance(module, nn.Module):
         raise argument_error("module", "a torch.nn.Module", module)
+    texts = names.values() if isinstance(names, Mapping) else () if names is None else (names, 0)
+    if not all(isinstance(text, str) for text in texts):
+        what = "a map from names of the module to those of the library"
+        raise argument_error("names", what, names)
     model = _model(module, config, init)
     check_count("samples", samples, lowest=8)
     check_inside("level", level)
