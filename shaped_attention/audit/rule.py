@@ -152,8 +152,10 @@ def _cut_or_heavy(
     """Return the names of the matrices whose largest entry is too large or too small."""
     found = {x.name for x in drawn if _extreme([x], level / (2 * len(drawn)))}
     for role in roles:
-        if not any(x.name in found for x in role) and _extreme(role, level / (2 * len(roles))):
-            found |= {x.name for x in role}
+        rest = [x for x in role if x.name not in found]
+        most = len(rest) < len(role) / 2
+        if rest and (most or _extreme(rest, level / (2 * len(roles)))):
+            found |= {x.name for x in rest}
     return found
 
 
