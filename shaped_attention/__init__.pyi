@@ -5,6 +5,7 @@ from .architectures.layer_summary import model_summary
 from .architectures.model import Embedding, Model, Norm
 from .architectures.reading import model_from_config
 from .architectures.verdict import verdict
+from .audit.check_model import check_model
 from .blocks import (
     Block,
     Normalised,
@@ -88,6 +89,7 @@ __all__ = [
     "alibi",
     "bounded",
     "check_block",
+    "check_model",
     "compare",
     "correlations",
     "covariance_of",

@@ -10,6 +10,7 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention import sphere
+from tests.example_modules import build
 
 V0 = np.array([[1.0, 0.2], [0.2, 1.0]])
 LAYER = sa.ShapedAttention(0.5)
@@ -56,6 +57,7 @@ def command_lines(folder: Path) -> dict[str, list[list[str]]]:
     sizes = ["--width", "40", "--depth", "30", "--samples", "64", "--network-samples", "16"]
     run = ["sweep", "run", str(folder / "grid.toml"), store]
     return {
+        "check": [["check", "tests.example_modules:build", "--samples", "8"]],
         "compare": [["compare", *sizes, *figures, "--results", str(folder / "results")]],
         "model": [["model", "gpt2", "--tokens", "4", "--samples", "2", "--set", "n_layer=2"]],
         "show": [["show", str(folder / "chain.nc")]],
@@ -108,6 +110,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "alibi": (sa.alibi, {"tokens": 2, "slope": 0.5}),
         "bounded": (sa.bounded, {"low": 0.0, "high": 1.0}),
         "check_block": (sa.check_block, {"block": LAYER, "v0": V0, "samples": 100}),
+        "check_model": (sa.check_model, {"module": build(), "ids": [1, 2], "samples": 8}),
         "compare": (sa.compare, {"first": chain, "second": second}),
         "correlations": (sa.correlations, {"v": V0}),
         "covariance_of": (sa.covariance_of, {"tokens": V0}),

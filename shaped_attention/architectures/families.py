@@ -165,7 +165,8 @@ def _modernbert(fields: Fields, sizes: Sizes) -> Details:
     law = Law(f"{sizes.std:g}", cutoff)
     std = sizes.std * law.factor
     last = std / math.sqrt(2.0 * sizes.depth)
-    return Details(std=std, last_std=last, approximations=(law.approximation("weights"),))
+    gaussian = law.approximation("weights")
+    return Details(std=std, last_std=last, approximations=(gaussian,), cut=cutoff)
 
 
 _LLAMA = Family({"rms_norm_eps": 1e-6})

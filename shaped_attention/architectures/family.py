@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -60,7 +61,7 @@ class Details(NamedTuple):
     Factors of the embedding, of the logits (None for 1 / sqrt(d_h)) and of each branch; cap of the
     logits; standard deviations of the weights and of the last ones of a branch, if they are others;
     place of the norms, if it is not the family's; whether there is a final norm; approximations as
-    in `Model`.
+    in `Model`; where all laws are cut, as in `Model.cuts`.
     """
 
     embedding: float = 1.0
@@ -72,6 +73,7 @@ class Details(NamedTuple):
     place: str | None = None
     final: bool = True
     approximations: tuple[str, ...] = ()
+    cut: float = math.inf
 
 
 def shared_keys(fields: Fields, heads: int) -> int:
@@ -169,6 +171,7 @@ class Family:
         kinds = shortest(list(zip(self.kinds(fields, sizes.depth), laws.layers, strict=True)))
         layers = self._layers(fields, sizes, hidden, norm, place, details, kinds)
         own = details.approximations if laws.of_library else ()
+        cuts = dict.fromkeys("qkvogudwpyhf", details.cut) | dict(laws.cuts)
         return Model(
             fields.get("model_type"), sizes.width, sizes.depth, Pattern(layers),
             self._embedding(fields, laws.outside, norm, details.embedding),
@@ -176,6 +179,7 @@ class Family:
             deviations=tuple(stds for _, stds in kinds), head_std=laws.outside["h"],
             transform_std=laws.outside["f"], logit_multiplier=laws.multiplier,
             init=init if laws.table and init else "", recipe=laws.table,
+            cuts={x: cut for x, cut in cuts.items() if math.isfinite(cut)},
         )  # fmt: skip
 
     def _initial(

@@ -157,6 +157,9 @@ class Model:
         Extra factor of the logits, on top of any in the configuration.
     init, recipe
         The recipe of the initialisation, and its table in words; empty for the library's own.
+    cuts
+        Letters of the matrices whose law is cut, as in `parameter_names`, with the place of the cut
+        in standard deviations of the law before it; all others are normal.
     config
         The configuration that was read, if there is one; records of results hold it. Comparisons of
         models ignore it.
@@ -178,6 +181,7 @@ class Model:
     logit_multiplier: float = 1.0
     init: str = field(default="", compare=False)
     recipe: tuple[str, ...] = field(default=(), compare=False)
+    cuts: dict[str, float] = field(default_factory=dict, compare=False)
     config: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ std (the configuration's own standard deviation).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -99,7 +100,8 @@ class Initial(NamedTuple):
     """Standard deviations of each layer, and of matrices outside of layers by their letters.
 
     Factor of the logits; what is not Gaussian; the recipe in words; whether the library's law is
-    left for any matrix.
+    left for any matrix; at how many standard deviations of the law before the cut the recipe cuts
+    the matrices that it names, infinity if it does not.
     """
 
     layers: list[Deviations]
@@ -108,6 +110,7 @@ class Initial(NamedTuple):
     approximations: tuple[str, ...]
     table: tuple[str, ...]
     of_library: bool
+    cuts: Mapping[str, float] = {}
 
 
 def initial(
@@ -160,6 +163,7 @@ def initial(
         [Deviations(*row) for row in rows],
         {x: numbers[0] for x, numbers in values.items() if x not in "qkvogud"}, multiplier,
         _approximations(laws, names), tuple(table), not {*present} <= chosen.keys(),
+        {x: law.cut if law.cut and law.factor < 1.0 else math.inf for x, law in chosen.items()},
     )  # fmt: skip
 
 

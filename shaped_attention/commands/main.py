@@ -12,6 +12,7 @@ from shaped_attention.commands.options import Group, one_sentence
 from shaped_attention.libraries import __version__
 
 _COMMANDS = {
+    "check": "Check whether a torch module is initialised as its configuration says.",
     "compare": "Compare finite shaped transformers with their limiting SDE.",
     "model": "Show a model at step 0: its tokens by layer, its loss and its gradients.",
     "show": "Print the contents of a saved result and the call that produced it.",

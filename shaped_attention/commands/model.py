@@ -160,8 +160,8 @@ def _run(
 
     if every is not None:
         check_count("every", every)
-    start = tokens if ids is None else _numbers("--ids", ids)
-    goal = "next" if targets is None else _numbers("--targets", targets)
+    start = tokens if ids is None else numbers("--ids", ids)
+    goal = "next" if targets is None else numbers("--targets", targets)
     count = start if isinstance(start, int) else len(start)
     for model in models.values():
         known = checked_ids(model.embedding, start)
@@ -263,7 +263,7 @@ def _changes(words: Iterable[str]) -> dict[str, Any]:
     return changes
 
 
-def _numbers(option: str, ids: str) -> list[int]:
+def numbers(option: str, ids: str) -> list[int]:
     """Return the numbers of tokens in a list or a file."""
     words = _words(ids)
     if not all(word.lstrip("-").isdigit() for word in words):

@@ -19,6 +19,7 @@ from shaped_attention.checks import argument_error, check_choice, check_count, c
 from shaped_attention.numerics.observables import STOPPING, observables_of
 from shaped_attention.numerics.result_axis import (
     TIME_TOLERANCE,
+    check_result,
     common_axis,
     listed,
     place_index,
@@ -37,6 +38,7 @@ from shaped_attention.statistics.distances import (
     rounded,
 )
 from shaped_attention.statistics.proportions import equality_p_value
+from shaped_attention.statistics.ranks import Array, ranks
 
 _FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 99, 50
 _EQUAL = 1e-9
@@ -74,7 +76,8 @@ def compare(
     ----------
     first, second
         Results of any two samplers, or of `simulate_model` and `record_covariances`, with the same
-        number of tokens and at least 8 samples each.
+        number of tokens and at least 8 samples each. One sample in `second` is a draw, such as one
+        real model, whose ranks within the law `first` are returned.
     time, position
         A time saved in both, or for results of models a number of layers. Default: the last common
         one, unless only 0 is common.
@@ -115,6 +118,10 @@ def compare(
         ``own_weights``, ``same_start``, ``same_layer`` and ``same_radius`` as 1 or 0 (1 if
         unknown).
 
+        For one draw: ``value``; ``median``, ``q05`` and ``q95`` of the law; ``rank``, the share of
+        samples below, in (0, 1); the exact two-sided ``p_value``, at least 2 / (N + 1);
+        ``corrected_p_value``, times the number of observables; and ``resolved``.
+
     Raises
     ------
     ValueError
@@ -122,8 +129,9 @@ def compare(
         has times and the other positions.
     """
     both = {"first": first, "second": second}
+    one = isinstance(second, xr.Dataset) and second.sizes.get("sample") == 1
     for name, result in both.items():
-        check_samples(result, name)
+        (check_result if one and result is second else check_samples)(result, name)
     sizes = (first.sizes["sample"], second.sizes["sample"])
     tokens = first.sizes["row"]
     if tokens != second.sizes["row"]:
@@ -143,6 +151,10 @@ def compare(
     names = _chosen_names(observables, [name for name in x if name in y])
     exact = [np.stack([values[name] for name in names]) for values in (x, y)]
     x_rows, y_rows = (rounded(rows, precision) for rows in exact)
+    if one:
+        return _ranked(names, x_rows, y_rows[:, 0], confidence).assign_attrs(
+            {axis: at if axis == "time" else int(at)}
+        )
 
     ks = np.array([ks_distance(*rows, confidence) for rows in zip(x_rows, y_rows, strict=True)])
     wasserstein, energy = integral_distances(x_rows, y_rows, confidence, bootstrap, seed)
@@ -175,6 +187,25 @@ def compare(
     }  # fmt: skip
     table.attrs["verdict"] = verdict(table)
     return table
+
+
+def _ranked(names: list[str], law: Array, draw: Array, confidence: float) -> xr.Dataset:
+    """Return the ranks of one draw (k,) among samples (k, N) of a law."""
+    rank, p = ranks(draw, law.T)
+    low, mid, high = np.quantile(law, [0.05, 0.5, 0.95], axis=1)
+    columns = {"value": draw, "median": mid, "q05": low, "q95": high, "rank": rank, "p_value": p}
+    corrected = np.minimum(1.0, len(names) * p)
+    columns |= {"corrected_p_value": corrected, "resolved": corrected <= 1.0 - confidence}
+    far, count = int(np.argmin(p)), law.shape[1]
+    said = (
+        f"One draw among {count} samples of the law: the farthest of {len(names)} observables is "
+        f"{names[far]} = {draw[far]:.3g}, rank {rank[far]:.3g}, p = {p[far]:.2g}, "
+        f"{corrected[far]:.2g} corrected; no p-value is below {2 / (count + 1):.2g}."
+    )
+    table = xr.Dataset(
+        {name: ("observable", x) for name, x in columns.items()}, {"observable": names}
+    )
+    return table.assign_attrs(samples_first=count, samples_second=1, verdict=said)
 
 
 def _common_place(first: xr.Dataset, second: xr.Dataset, axis: str, at: float | None) -> float:

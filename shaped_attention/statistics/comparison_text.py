@@ -92,7 +92,8 @@ def format_comparison(table: xr.Dataset) -> str:
     """Return a result of `compare` as a table for a terminal, at most 110 columns wide.
 
     If there are more than 8 diagonal entries or correlations, the 8 with the largest KS distance
-    are shown and one line summarises the rest. A star marks resolved observables.
+    are shown and one line summarises the rest. A star marks resolved observables. For one draw the
+    verdict is all there is.
 
     Raises
     ------
@@ -102,6 +103,8 @@ def format_comparison(table: xr.Dataset) -> str:
     if not isinstance(table, xr.Dataset) or "verdict" not in table.attrs:
         raise argument_error("table", "a result of compare", table)
     about = table.attrs
+    if "rank" in table:
+        return "\n".join(textwrap.wrap(str(about["verdict"]), _WIDTH))
     lines = [
         f"{_place(table)}; tokens: {about['tokens']}; samples: {about['samples_first']}, "
         f"{about['samples_second']}; each interval at confidence {about['confidence']:.4g}",

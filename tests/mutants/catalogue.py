@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.architectures import ARCHITECTURES
 from tests.mutants.attention import ATTENTION
+from tests.mutants.audit import AUDIT
 from tests.mutants.blocks import BLOCKS
 from tests.mutants.configurations import CONFIGURATIONS
 from tests.mutants.derived_limits import DERIVED_LIMITS
@@ -27,6 +28,7 @@ from tests.mutants.training import TRAINING
 MUTANTS: list[Mutant] = [
     *ARCHITECTURES,
     *ATTENTION,
+    *AUDIT,
     *BLOCKS,
     *DERIVED_LIMITS,
     *CONFIGURATIONS,

@@ -1,0 +1,1 @@
+"""Whether a module was initialised as its configuration says."""

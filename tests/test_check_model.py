@@ -1,0 +1,405 @@
+"""One module against its configuration: planted errors are named, and correct models pass."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+import shaped_attention as sa
+from shaped_attention.audit.effects import outlying
+from shaped_attention.audit.entry_laws import EntryLaw, measured
+from shaped_attention.audit.parameters import MAPS, Section
+from shaped_attention.audit.report import ModelCheck
+from shaped_attention.audit.rule import suspects_of
+from shaped_attention.commands.main import main
+from shaped_attention.statistics.ranks import ranks
+from tests import test_reality_layer_norm
+from tests.example_modules import DEPTH, PARAMS, build, llama, unscaled
+from tests.test_step_zero import ENCODERS, config_of
+
+transformers = pytest.importorskip("transformers")
+
+IDS = [5, 9, 5, 17, 23, 9, 31, 40]
+LLAMA = {
+    "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 160,
+    "num_key_value_heads": 2, "vocab_size": 300, "tie_word_embeddings": True,
+}  # fmt: skip
+PHI3 = LLAMA | {"pad_token_id": 0, "tie_word_embeddings": False}
+MITCHELL = "olmo-mitchell"
+
+
+def library(family: str, seed: int = 0, **fields: Any) -> Any:
+    """A model that the library makes."""
+    return made(transformers.AutoConfig.for_model(family, **{**LLAMA, **fields}), seed)
+
+
+def cut_normal(weight: Any, std: float, at: float = 3.0) -> None:
+    nn.init.trunc_normal_(weight, std=std, a=-at * std, b=at * std)
+
+
+def mitchell(seed: int = 0) -> Any:
+    """A Llama with the truncated initialisation of OLMo."""
+    model = library("llama", seed, tie_word_embeddings=False)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for name, weight in model.named_parameters():
+            if weight.ndim == 2:
+                last = name.split(".")[-2] in ("o_proj", "down_proj")
+                fan = 2 * weight.shape[1] * (int(name.split(".")[2]) + 1) if last else 64
+                cut_normal(weight, fan**-0.5)
+    return model
+
+
+def check(module: Any, *arguments: Any, **options: Any) -> ModelCheck:
+    return sa.check_model(module, IDS, *arguments, **options)
+
+
+Change = Callable[[Any], None]
+
+
+def each(end: str, change: Callable[[torch.Tensor], object]) -> Change:
+    """Change all parameters whose names end so."""
+
+    def changed(model: Any) -> None:
+        found = [x for name, x in model.named_parameters() if name.endswith(end)]
+        assert found
+        with torch.no_grad(), torch.random.fork_rng():
+            torch.manual_seed(1)
+            for weight in found:
+                change(weight)
+
+    return changed
+
+
+def w3_too(model: Any) -> None:
+    for k, layer in model.layers.items():
+        layer.feed_forward.w3.weight.data /= math.sqrt(2 * (int(k) + 1))
+
+
+def untied(model: Any) -> None:
+    model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
+
+
+def default(model: Any) -> None:
+    with torch.random.fork_rng():
+        model.transformer.h[1].mlp.c_fc.reset_parameters()
+
+
+def norms(model: Any) -> None:
+    for layer in model.model.layers:
+        layer.self_attn.q_norm = nn.RMSNorm(16)
+
+
+def empty(model: Any) -> None:
+    for weight in model.layers["1"].parameters():
+        weight.data.zero_()
+
+
+def garbage(model: Any) -> None:
+    for weight in model.layers["1"].parameters():
+        weight.data.fill_(1e30)
+        weight.data.flatten()[3] = float("nan")
+
+
+def swapped(model: Any) -> None:
+    for layer in model.model.layers:
+        layer.mlp.up_proj.weight.data /= 4.0
+        layer.mlp.down_proj.weight.data *= 4.0
+
+
+def seeds(model: Any) -> None:
+    a, b = (model.model.layers[k].self_attn.q_proj.weight for k in (0, 2))
+    b.data.copy_(a.data)
+
+
+GPT2 = "transformer.h.*."
+LAYERS = "model.layers.*."
+PLANTED: dict[str, tuple[Any, tuple[Any, ...], Any, list[str], str]] = {
+    # Name: model, arguments, error, where it is, what is said.
+    "scale of the residual": (
+        unscaled, (), None,
+        [f"{GPT2}attn.c_proj.weight and {GPT2}mlp.c_proj.weight"],
+        r"std 0\.02, recipe says 0\.0082: 2\.4\d times too large",
+    ),
+    "twice in a layer": (
+        build, (), each("h.1.mlp.c_proj.weight", lambda w: w.div_(6**0.5)),
+        ["transformer.h.1.mlp.c_proj.weight"], r"2\.[45]\d? times too small",
+    ),
+    "w3 too": (
+        llama, (PARAMS, DEPTH), w3_too, ["layers.*.feed_forward.w3.weight"],
+        r"times too small, as \(layer \+ 1\)\^-0\.(49|5|51) \(the MLP's branch\)",
+    ),
+    "cut at 2": (
+        mitchell, (None, MITCHELL),
+        each("q_proj.weight", lambda w: nn.init.trunc_normal_(w, std=w.shape[1] ** -0.5)),
+        [f"{LAYERS}self_attn.q_proj.weight"], "law normal, recipe says normal, cut at 3 std",
+    ),
+    "cut at 2 standard deviations": (
+        lambda: library("llama"), (), each("q_proj.weight", lambda w: cut_normal(w, 0.02, 2.0)),
+        [f"{LAYERS}self_attn.q_proj.weight"],
+        r"std 0\.018, recipe says 0\.02.*law normal, cut at 2 std, recipe says normal",
+    ),
+    "embedding": (
+        lambda: library("llama"), (), each("embed_tokens.weight", nn.init.normal_),
+        ["model.embed_tokens.weight"], r"std 1, recipe says 0\.02: (50|49\.\d|50\.\d) times",
+    ),
+    "not tied": (
+        build, (), untied, ["lm_head.weight"],
+        "a separate copy; by the configuration it is the embedding",
+    ),
+    "fan of a fused matrix": (
+        lambda: library("phi3", **PHI3), (), each("qkv_proj.weight", lambda w: w.mul_(0.5**0.5)),
+        [f"{LAYERS}self_attn.qkv_proj.weight"],
+        r"1\.4\d? times too small \(keys, queries, attention's branch\)",
+    ),
+    "a part of a fused matrix": (
+        lambda: library("phi3", **PHI3), (), each("qkv_proj.weight", lambda w: w[64:96].mul_(1.5)),
+        [f"{LAYERS}self_attn.qkv_proj.weight[k]"], r"1\.(5|49|51) times too large \(keys\)",
+    ),
+    "PyTorch's default": (
+        build, (), default, ["transformer.h.1.mlp.c_fc.*"],
+        r"PyTorch's default of Linear\), recipe says normal",
+    ),
+    "QK norm": (
+        lambda: library("llama"), (), norms, [f"{LAYERS}self_attn.q_norm.weight"],
+        "no such parameter",
+    ),
+    "to_empty, zeros": (llama, (PARAMS, DEPTH), empty, ["layers.1.*"], "all entries are 0"),
+    "to_empty, garbage": (llama, (PARAMS, DEPTH), garbage, ["layers.1.*"], "not finite"),
+    "mean": (
+        lambda: library("llama"), (), each("up_proj.weight", lambda w: w.add_(0.002)),
+        [f"{LAYERS}mlp.up_proj.weight"], r"mean (0\.1|0\.09\d*|0\.10\d) standard dev",
+    ),
+    "equal seeds": (
+        lambda: library("llama"), (), seeds, ["model.layers.0.self_attn.q_proj.weight"],
+        "the random numbers are those of model.layers.2.self_attn.q_proj.weight",
+    ),
+    "gain": (
+        lambda: library("llama"), (), each("layers.2.input_layernorm.weight", torch.Tensor.zero_),
+        ["model.layers.2.input_layernorm.weight"], "all entries are 0; recipe says all are 1",
+    ),
+    "gains": (
+        lambda: library("llama"), (), each("input_layernorm.weight", torch.Tensor.zero_),
+        [f"{LAYERS}input_layernorm.weight"], "all are 1, in 4 layers",
+    ),
+    "wrong way round": (
+        lambda: library("llama"), (), swapped,
+        [f"{LAYERS}mlp.up_proj.weight", f"{LAYERS}mlp.down_proj.weight"], "times too",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_error_is_named_and_nothing_else(name: str) -> None:
+    make, arguments, change, where, said = PLANTED[name]
+    model = make()
+    if change:
+        change(model)
+    found = check(model, *arguments)
+    assert [x.where for x in found.suspects] == where, str(found)
+    assert not found.ok
+    assert re.search(said, found.suspects[0].what), found.suspects[0].what
+
+
+def test_a_module_that_computes_something_else_is_suspect() -> None:
+    """Parameters as they should be; the MLP without its norm."""
+    model = build()
+    for block in model.transformer.h:
+        block.ln_2 = nn.Identity()
+    found = check(model)
+    assert [x.kind for x in found.suspects] == ["computation"], str(found)
+    assert "after layer 1 is" in found.suspects[0].what
+
+
+FAMILIES = ("llama", "gpt2", "bert", "olmo2", "gemma2")
+
+
+def made(config: Any, seed: int) -> Any:
+    kind = transformers.AutoModelForCausalLM
+    if config.model_type in ENCODERS:
+        kind = transformers.AutoModelForMaskedLM
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return kind.from_config(config, attn_implementation="eager")
+
+
+def flagged(models: int, first: int = 0) -> list[str]:
+    """Reports on correct models of five families that are not."""
+    reports = [
+        check(made(config_of(family, 0.02), seed))
+        for family in FAMILIES for seed in range(first, first + models)
+    ]  # fmt: skip
+    return [str(x) for x in reports if not x.ok]
+
+
+def test_correct_models_pass() -> None:
+    assert flagged(2) == []
+    assert check(made(test_reality_layer_norm.config_of("modernbert", 0.02), 1)).ok
+    assert check(mitchell(), None, MITCHELL).ok
+    assert check(build()).ok
+    assert check(llama(), PARAMS, DEPTH).ok
+
+
+@pytest.mark.validation
+def test_300_correct_models_pass() -> None:
+    """At level 0.001 more than 2 are flagged with probability 0.004 at most."""
+    assert len(flagged(60, 100)) <= 2
+
+
+def sections_of(count: int, cut: float, rng: np.random.Generator, size: int = 40) -> list[Section]:
+    """Matrices of one role with their law."""
+    law, rows = EntryLaw(0.02, cut), []
+    for layer in range(count):
+        x = rng.standard_normal(3 * size**2)
+        x = x[np.abs(x) < cut][: size**2] * 0.02 / math.sqrt(law._inside[0])
+        entries = measured(torch.tensor(x), 256)
+        rows.append(Section(f"h.{layer}.w", f"h.*.w{cut}", "u", layer, law, entries, 0.0, size))
+    return rows
+
+
+@pytest.mark.parametrize("cut", [math.inf, 2.0, 3.0])
+def test_the_level_of_the_rule_for_parameters(cut: float) -> None:
+    """At level 0.2, of which the test of shapes uses less; a scale of 1.03 is seen."""
+    rng, wrong, seen = np.random.default_rng(3), 0, 0
+    for _ in range(150):
+        rows = sections_of(8, cut, rng)
+        wrong += bool(suspects_of(rows, 0.2))
+        seen += bool(suspects_of([x._replace(law=EntryLaw(0.02 / 1.03, cut)) for x in rows], 0.2))
+    assert 4 <= wrong <= 40
+    assert seen >= 140
+
+
+def test_the_level_for_effects() -> None:
+    """Gaussian numbers, and numbers with exponential tails, of which a tenth depend on others."""
+    rng = np.random.default_rng(5)
+    mixed = rng.standard_normal((40, 40)) / 6.0 + np.eye(40)
+    for draws in (rng.standard_normal, lambda size: rng.exponential(size=size)):
+        p = []
+        for _ in range(2000):
+            x = draws((33, 40)) @ mixed
+            p.append(outlying(x[0], x[1:], np.full(40, 1e-6)).min())
+        low = np.array(p)
+        assert 0.02 < (low < 0.05).mean() < 0.09
+        assert (low < 1e-4).mean() < 5e-3
+
+
+def test_ranks_are_uniform_and_their_p_values_exact() -> None:
+    rng = np.random.default_rng(1)
+    rank, p = ranks(rng.standard_normal(5000), rng.standard_normal((19, 5000)))
+    counts = np.bincount((rank * 20).astype(int), minlength=20)
+    assert 180 < counts.min() <= counts.max() < 320
+    assert abs((p <= 0.1).mean() - 0.1) < 0.02
+    assert ranks(np.zeros(1), np.ones((9, 1)))[0] == 0.05
+    assert ranks(np.ones(1), np.ones((9, 1)))[1] == 1.0
+
+
+def test_one_model_is_a_rank_within_the_law() -> None:
+    """By `compare`: a real model in its law, and in that of a larger standard deviation."""
+    real = sa.record_covariances(library("llama"), IDS)
+    options: dict[str, Any] = {"samples": 199, "seed": 1, "progress": False}
+    law, other = (
+        sa.simulate_model(library("llama", initializer_range=std).config, IDS, **options)
+        for std in (0.02, 0.04)
+    )
+    table = sa.compare(law, real, observables=["log trace V", "effective rank"])
+    assert not table.resolved.any()
+    assert sa.format_comparison(table).startswith("One draw among 199 samples of the law")
+    wrong = sa.compare(other, real, observables=["log trace V", "effective rank"])
+    assert wrong.resolved.sel(observable="log trace V")
+    assert wrong.p_value.min() == 0.01
+    with pytest.raises(ValueError, match="first must have at least 8 samples; got 1"):
+        sa.compare(real, law)
+
+
+def test_the_module_and_the_random_state_stay_as_they_are() -> None:
+    model = build()
+    model.train()
+    model.transformer.h[0].eval()
+    modes = [x.training for x in model.modules()]
+    before, state = {k: x.clone() for k, x in model.state_dict().items()}, torch.get_rng_state()
+    check(model)
+    assert modes == [x.training for x in model.modules()]
+    assert all(torch.equal(x, before[k]) for k, x in model.state_dict().items())
+    assert all(x.grad is None for x in model.parameters())
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_half_precision_is_said_and_its_rounding_allowed_for() -> None:
+    model = mitchell().bfloat16()
+    found = check(model, None, MITCHELL)
+    assert found.ok, str(found)
+    assert "torch.bfloat16" in found.notes[0]
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight.mul_(1.5)
+    assert not check(model, None, MITCHELL).ok
+
+
+def test_a_map_of_names() -> None:
+    """Of one's own; parameters that it does not know are said."""
+    model, short = llama(), dict(MAPS["Meta, torchtitan"])
+    assert check(model, PARAMS, DEPTH, names=short).ok
+    del short["norm"]
+    found = check(model, PARAMS, DEPTH, names=short)
+    assert [x.where for x in found.suspects] == ["norm.weight"]
+
+
+def quantised(model: Any) -> Any:
+    whole = torch.ones(96, 64, dtype=torch.int8)
+    model.lm_head.weight = nn.Parameter(whole, requires_grad=False)
+    return model
+
+
+def sharded(model: Any) -> Any:
+    model.lm_head.weight.placements = ("as of a DTensor",)
+    return model
+
+
+def headless(model: Any) -> Any:
+    model.lm_head = nn.Identity()
+    return model
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x.to("meta"), "parameter transformer.wte.weight must have entries"),
+        (quantised, "parameter lm_head.weight is quantised"),
+        (lambda x: nn.Identity(), "config must be given"),
+        (sharded, "parameter transformer.wte.weight is sharded"),
+        (headless, "must return logits"),
+        (lambda x: None, "module must be a torch.nn.Module"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(change: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check(change(build()))
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Exit status 0 or 1; with a configuration, ids and a map."""
+    run, module = CliRunner().invoke, "tests.example_modules:"
+    good = run(main, ["check", f"{module}build", "--ids", "5,9,5,17"])
+    assert good.exit_code == 0, good.output
+    assert "as its configuration says (46 parameters" in good.output
+    bad = run(main, ["check", f"{module}unscaled", "--json"])
+    assert bad.exit_code == 1, bad.output
+    data = json.loads(bad.stdout)
+    assert (data["ok"], len(data["suspects"]), len(data["parameters"])) == (False, 1, 46)
+    file = tmp_path / "params.json"
+    file.write_text(json.dumps(PARAMS))
+    words = ["check", f"{module}llama", "--config", str(file), "--init", DEPTH]
+    other = run(main, words)
+    assert other.exit_code == 0, other.output
+    wrong = run(main, ["check", f"{module}nothing"])
+    assert wrong.exit_code == 2
+    assert "MODULE:FUNCTION must be" in wrong.output
