@@ -27,6 +27,8 @@ from .lazy.optimizers import SGD, Muon
 from .lazy.tangent_kernel import neural_tangent_kernel
 from .lazy.training import simulate_training
 from .libraries import __version__
+from .models.coordinates import coordinate_check
+from .models.mup import with_mup_rates
 from .models.simulate import simulate_model
 from .numerics.covariance import (
     correlations,
@@ -86,6 +88,7 @@ __all__ = [
     "bounded",
     "check_block",
     "compare",
+    "coordinate_check",
     "correlations",
     "covariance_of",
     "density",
@@ -136,4 +139,5 @@ __all__ = [
     "sweep_summary",
     "vech",
     "verdict",
+    "with_mup_rates",
 ]
