@@ -285,14 +285,10 @@ def coordinates(result: xr.Dataset, title: str | None = None, *, ax: Target = No
             values = result[measure].sel(step=step, quantity=name).to_numpy()
             low, middle, high = np.quantile(values, [0.05, 0.5, 0.95], axis=1)
             axis.fill_between(places, low, high, color=COLORS[step], alpha=0.2, linewidth=0)
-            fit = result["exponent"].sel(measure=measure, step=step, quantity=name)
-            marked = step == (0 if measure == "size" else last)
-            text = f"slope {float(fit):+.2f}" if marked else ""
             axis.plot(places, middle, marker="o", label=f"step {step}", **look(step))
-            axis.annotate(
-                text, (places[-1], middle[-1]), (-4, 5), textcoords="offset points", ha="right",
-                fontsize="small", color=look(step)["color"],
-            )  # fmt: skip
+        step = 0 if measure == "size" else last
+        fit = result["exponent"].sel(measure=measure, step=step, quantity=name)
+        axis.set_title(f"step {step}: slope {float(fit):+.2f}", loc="right", fontsize="small")
         axis.set(xscale="log", yscale="log", xlabel=of, ylabel=label)
         axis.set_xticks(places, [f"{n:,}" for n in places.tolist()], minor=False)
         axis.minorticks_off()

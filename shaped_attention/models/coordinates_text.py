@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -12,23 +13,28 @@ from shaped_attention.models.step_zero_text import quantiles
 _LIMIT = 0.25
 """Exponents are multiples of 1/2 in theory: what is nearer to 0 is stable."""
 
+_WIDTH = 110
+
 _SYMBOLS = {"width": "n", "depth": "L"}
 
 _RATES = {
     "one": "one learning rate for all parameters",
-    "mup": "learning rates by group, as in muP: SGD has lr n / base for embeddings, biases and head "
-    "and lr for hidden matrices; Muon has lr at all widths; optimisers that act on entries have lr, "
-    "and lr base / n for hidden matrices",
+    "mup": "logits times base / n, and learning rates by group: of SGD, lr n / base for "
+    "embeddings, biases and head, lr for hidden matrices; of Muon, lr for hidden matrices and those "
+    "of SGD for the rest; of optimisers that act on entries, lr base / n for hidden matrices, lr "
+    "for the rest",
 }
 
-_READING = """How to read it: a row follows one quantity over {axis}s; all rows flat is what you want.
-- Changes matter most. One that grows with the {axis} blows up in a larger model, so that the best
-  learning rate shrinks; one that vanishes has stopped learning. Either way the rate does not transfer.
-- Sizes at step 0 show the initialisation alone. Logits that fall like n^-0.5 there are right: in muP
-  they start small.
-- A slope at one step is a fact about that step: look at the first and at the last. A rate that is far
-  too small or too large hides a wrong slope (nothing moves, or everything saturates).
-- Small {axis}s are noisy, and bend: an interval that covers the expected exponent is agreement."""
+_READING = """\
+How to read it: a row follows one quantity over {axis}s, and rows that are flat are right.
+- Changes matter most. One that grows with the {axis} blows up in a larger model; one that vanishes
+  has stopped learning there. Either way the best learning rate moves.
+- Sizes at step 0 show the initialisation alone. Logits that fall like n^-0.5 are right there: in
+  muP they start small.
+- Look at the first and at the last step. A learning rate that is far too small or too large hides
+  a wrong slope: nothing moves, or everything saturates.
+- Small {axis}s are noisy, and curves bend there. An exponent agrees with theory if its interval
+  covers it."""
 
 
 def behaviour(result: xr.Dataset, measure: str, step: int, quantity: str) -> str:
@@ -44,9 +50,8 @@ def behaviour(result: xr.Dataset, measure: str, step: int, quantity: str) -> str
 
 
 def behaviours(result: xr.Dataset) -> dict[tuple[str, int], dict[str, str]]:
-    """Return what all quantities do, by measure and step."""
-    last = int(result["step"][-1])
-    places = [("size", 0), *(("change", step) for step in range(1, last + 1))]
+    """Return what all quantities do at the start and after the first and the last step."""
+    places = [("size", 0), *(("change", step) for step in sorted({1, int(result["step"][-1])}))]
     names = [str(name) for name in result["quantity"].to_numpy()]
     return {(m, s): {name: behaviour(result, m, s, name) for name in names} for m, s in places}
 
@@ -67,13 +72,13 @@ def coordinates_text(result: xr.Dataset) -> str:
     lines = [
         f"{result.attrs['name']}: initialisation {result.attrs['initialisation']}; "
         f"{result.attrs['rule']}",
-        _RATES[result.attrs["rates"]],
+        fill(_RATES[result.attrs["rates"]], _WIDTH),
         "root mean squares (median), and the exponent of their growth with its 95 % interval",
     ]
     places = "".join(f"{n:>10}" for n in result[axis].to_numpy())
     for (measure, step), found in behaviours(result).items():
         at = "size at step 0" if measure == "size" else f"change after step {step}"
-        lines += ["", f"{at:18}{places}   {symbol + '^':6}"]
+        lines += ["", f"{at:18}{places}   {symbol}^"]
         for name, text in found.items():
             row = result[measure].sel(step=step, quantity=name).median("sample").to_numpy()
             fit = result.sel(measure=measure, step=step, quantity=name)
@@ -91,10 +96,10 @@ def verdict_of(result: xr.Dataset) -> str:
     unclear = [q for q, x in behaviours(result)["change", last].items() if x == "unclear"]
     if unclear:
         return (
-            f"Unclear: the change of {', '.join(unclear)}; more or larger {axis}s, or more samples, "
-            "decide."
+            f"Unclear: the change of {', '.join(unclear)}. More or larger {axis}s, or more "
+            "samples, decide."
         )
-    return f"Right: no size grows, and all changes are stable; the learning rate transfers."
+    return "Right: no size grows, and all changes are stable; the learning rate transfers."
 
 
 def coordinates_data(result: xr.Dataset) -> dict[str, Any]:
