@@ -96,15 +96,12 @@ def coordinates_command(
     rule = getattr(optimizers, name)(default if lr is None else lr)
     if figure is not None:
         check_new("another --figure", overwrite, [figure])
-    places = {
-        axis: numbers_in(f"--{axis}", text)
-        for axis, text in (("widths", widths), ("depths", depths))
-        if text is not None
-    }
     result = coordinate_check(
-        model_from_config(config, **changed_fields(changes)), tokens, **places, init=init,
-        rates=rates, optimizer=rule, steps=steps, samples=samples, seed=seed, memory=memory,
-        progress=progress,
+        model_from_config(config, **changed_fields(changes)), tokens,
+        widths=None if widths is None else numbers_in("--widths", widths),
+        depths=None if depths is None else numbers_in("--depths", depths),
+        init=init, rates=rates, optimizer=rule, steps=steps, samples=samples, seed=seed,
+        memory=memory, progress=progress,
     )  # fmt: skip
     if as_json:
         click.echo(json.dumps(coordinates_data(result), indent=1, allow_nan=False))

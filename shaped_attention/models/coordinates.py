@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -13,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from shaped_attention.architectures.model import Model, attention_of
-from shaped_attention.architectures.reading import as_model, model_from_config, record_of
+from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.recipes import BASED
+from shaped_attention.architectures.resized import resized, sizes_of
 from shaped_attention.architectures.tokens import checked_ids, mean_covariance
-from shaped_attention.blocks.mlp import ShapedMLP
-from shaped_attention.blocks.parameters import at_depth, blocks_inside
+from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.positions import allowed
 from shaped_attention.checks import argument_error, check_count, check_values
 from shaped_attention.lazy.named_model import LibraryModel
@@ -39,13 +38,6 @@ Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 QUANTITIES = ("embeddings", "residual stream", "attention logits", "logits")
-
-_SIZES = (
-    "hidden_size", "n_embd", "n_embed", "dim", "num_attention_heads", "n_head", "n_heads",
-    "num_key_value_heads", "num_kv_heads", "n_head_kv", "intermediate_size", "n_inner", "ffn_dim",
-    "ffn_hidden_size", "hidden_dim", "word_embed_proj_dim",
-)  # fmt: skip
-"""Fields that grow with the width, by the names of all families."""
 
 _LEVEL = 0.95
 """Confidence of the intervals of exponents."""
@@ -140,7 +132,7 @@ def coordinate_check(
         rates = "mup" if of_mup else "one"
     if rates not in ("mup", "one") or (rates == "mup" and not of_mup):
         raise argument_error("rates", "'one', or 'mup' with init='mup'", rates)
-    models = [_resized(known, axis, n, init) for n in places]
+    models = [resized(known, axis, n, init) for n in places]
     base = int((init or "").partition("=")[2]) if rates == "mup" else 0
     total = samples * (steps + 1) * len(places)
     parts = []
@@ -159,41 +151,6 @@ def coordinate_check(
     return result.assign_attrs(
         name=str(known), axis=axis, initialisation=init or "library", rates=rates, rule=repr(rule)
     )
-
-
-def _resized(model: Model, axis: str, value: int, init: str | None) -> Model:
-    """Return a model at another width or depth."""
-    check_count(f"{axis}s", value)
-    if model.config is None:
-        raise argument_error("model", "a configuration, or a model from one", model)
-    if axis == "depth":
-        return model_from_config(model.config, init=init, num_hidden_layers=value)
-    inner = model.config.get("text_config") or model.config
-    sizes = {x: inner[x] for x in _SIZES if isinstance(inner.get(x), int)}
-    unit = model.width // math.gcd(*_sizes(model), *sizes.values())
-    if value % unit:
-        raise argument_error("widths", f"multiples of {unit}, as its heads need", value)
-    changes = {name: size * value // model.width for name, size in sizes.items()}
-    result = model_from_config(model.config, init=init, **changes)
-    if _sizes(result) != [size * value // model.width for size in _sizes(model)]:
-        raise ValueError(
-            f"the sizes of {model} do not scale with its width; give hidden_size, "
-            "num_attention_heads, num_key_value_heads and intermediate_size"
-        )
-    return result
-
-
-def _sizes(model: Model) -> list[int]:
-    """Return the width, and the numbers of heads and hidden units of all layers."""
-    blocks = [block for layer in model.layers() for block in layer]
-    heads = [x for b in blocks for a in attention_of(b) for x in (a.heads, a.kv_heads or a.heads)]
-    return [model.width, *heads, *(x.units(model.width) for b in blocks for x in _mlps(b))]
-
-
-def _mlps(block: Any) -> list[ShapedMLP]:
-    if isinstance(block, ShapedMLP):
-        return [block]
-    return [x for part in blocks_inside(block) for x in _mlps(part)]
 
 
 class _Watched(LibraryModel):
@@ -241,7 +198,7 @@ def _trained(
         network = _Watched(model, ids, source)
         return network, TrainingRun(network, goal)
 
-    with few_threads(len(ids) * max(_sizes(model))):
+    with few_threads(len(ids) * max(sizes_of(model))):
         _, probe = made(0, 1)
         probe.forward()
         check_parameters(rule, probe.weights)

@@ -20,9 +20,9 @@ _SYMBOLS = {"width": "n", "depth": "L"}
 _RATES = {
     "one": "one learning rate for all parameters",
     "mup": "logits times base / n, and learning rates by group: of SGD, lr n / base for "
-    "embeddings, biases and head, lr for hidden matrices; of Muon, lr for hidden matrices and those "
-    "of SGD for the rest; of optimisers that act on entries, lr base / n for hidden matrices, lr "
-    "for the rest",
+    "embeddings, biases and head, lr for hidden matrices; of Muon, lr for hidden matrices and as "
+    "SGD for the rest; of optimisers that act on entries, lr base / n for hidden matrices, lr for "
+    "the rest",
 }
 
 _READING = """\

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from shaped_attention.rows import values
@@ -85,13 +87,16 @@ def apart(rows: R) -> list[R]:
     assert isinstance(rows.space, Sum)
     space, parts, start = rows.space, rows.parts, 0
     tape = recording() if rows.needs_gradient else None
-    gradients: dict[int, Parts] = {}
+    gradients: dict[int, R] = {}
     result: list[R] = []
 
     def back(_: object) -> None:
         if gradients:
-            whole = (gradients.get(k) or _zero(x.parts) for k, x in enumerate(result))
-            add_gradient(rows, type(rows)(space, tuple(part for some in whole for part in some)))
+            whole = [
+                gradients[k].parts if k in gradients else _zero(x.parts)
+                for k, x in enumerate(result)
+            ]
+            add_gradient(rows, type(rows)(space, tuple(chain.from_iterable(whole))))
 
     if tape is not None:
         tape.note(None, back)
@@ -99,7 +104,7 @@ def apart(rows: R) -> list[R]:
         stop = start + len(tuple(part))
         x = type(rows)(part, parts[start:stop], needs_gradient=tape is not None)
         if tape is not None:
-            tape.note(x, lambda g, k=number: gradients.update({k: g.parts}))
+            tape.note(x, partial(gradients.__setitem__, number))
         result.append(x)
         start = stop
     return result
