@@ -1,4 +1,4 @@
-"""By muP's coordinate check the updates keep their size at every width, or else they grow.
+"""Under muP a step changes models of every width equally; by default larger ones change more.
 
 Changes after three steps of a small Llama at widths to 2,048: with the library's initialisation
 (standard deviation 0.02) and one learning rate, and with muP. Medians and range of the models.

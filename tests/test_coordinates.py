@@ -20,7 +20,7 @@ LLAMA = {
     "max_position_embeddings": 64, "tie_word_embeddings": False, "initializer_range": 0.1,
 }  # fmt: skip
 WIDTHS = (128, 256, 512, 1024)
-WITHOUT_EMBEDDINGS = sa.SGD({"model.layers.*": 0.001, "lm_head.*": 0.001})
+WITHOUT_EMBEDDINGS = sa.SGD({"model.layers.*": 1e-4, "lm_head.*": 1e-4})
 THEORY = {
     "muP, SGD": ("mup", sa.SGD(0.1), (0.0, 0.0, 0.0, 0.0)),
     "muP, Muon": ("mup", sa.Muon(0.02), (0.0, 0.0, 0.0, 0.0)),
@@ -74,7 +74,8 @@ def test_exponents_of_theory_at_widths_to_16384(case):
     init, rule, exponents = THEORY[case]
     config = LLAMA | {"num_attention_heads": 2, "num_key_value_heads": 2, "initializer_range": 0.02}
     widths = (256, 1024, 4096, 16384)
-    assert agrees(check(config, widths=widths, init=init, optimizer=rule), exponents)
+    result = check(config, widths=widths, init=init, optimizer=rule, samples=4)
+    assert agrees(result, exponents)
 
 
 def test_forgotten_rates_are_found():
