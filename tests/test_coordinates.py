@@ -142,6 +142,7 @@ class ByEntries:
     """Stands for an optimiser that acts on entries."""
 
     lr: object
+    step = None
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from shaped_attention.lazy.optimizers import SGD, check_parameters
 from shaped_attention.lazy.training_run import TrainingRun
 from shaped_attention.lazy.weights import Weights
 from shaped_attention.models.gradients import checked_targets
-from shaped_attention.models.mup import with_mup_rates
+from shaped_attention.models.mup import check_optimizer, with_mup_rates
 from shaped_attention.numerics.threads import few_threads
 from shaped_attention.progress import progress_bar
 from shaped_attention.results.provenance import recorded
@@ -116,6 +116,7 @@ def coordinate_check(
         If a loss is not finite.
     """
     known, rule = as_model(model), SGD(0.1) if optimizer is None else optimizer
+    check_optimizer(rule)
     axis, places = ("width", widths) if depths is None else ("depth", depths)
     if places is None or (widths is None) == (depths is None):
         raise ValueError("widths, depths: give exactly one of the two")

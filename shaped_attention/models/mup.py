@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.model import Model, check_kind
 from shaped_attention.architectures.parameter_names import holds, names_of
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.lazy.optimizers import SGD, Muon
@@ -41,7 +41,8 @@ def with_mup_rates(optimizer: Any, model: Model, base: int) -> Any:
     Raises
     ------
     ValueError
-        If a rate is a dictionary already, or the names of the model's parameters are unknown.
+        If an argument is invalid, a rate is a dictionary already, or the names of the model's
+        parameters are unknown.
 
     Examples
     --------
@@ -50,7 +51,15 @@ def with_mup_rates(optimizer: Any, model: Model, base: int) -> Any:
     {'*': 0.30000000000000004, 'transformer.h.*.weight': 0.1}
     """
     check_count("base", base)
+    check_kind("model", model, Model, "a result of model_from_config")
+    check_optimizer(optimizer)
     return _scaled(optimizer, model, model.width / base, layers=True)
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raise ValueError unless this is an optimiser, with a rate and a step."""
+    if isinstance(optimizer, type) or not (hasattr(optimizer, "lr") and hasattr(optimizer, "step")):
+        raise argument_error("optimizer", "an optimiser of this package, as sa.SGD(0.1)", optimizer)
 
 
 def _scaled(optimizer: Any, model: Model, factor: float, layers: bool) -> Any:
