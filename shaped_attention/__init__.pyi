@@ -29,6 +29,8 @@ from .lazy.optimizers import SGD, Muon
 from .lazy.tangent_kernel import neural_tangent_kernel
 from .lazy.training import simulate_training
 from .libraries import __version__
+from .models.coordinates import coordinate_check
+from .models.mup import with_mup_rates
 from .models.simulate import simulate_model
 from .numerics.covariance import (
     correlations,
@@ -91,6 +93,7 @@ __all__ = [
     "check_block",
     "check_model",
     "compare",
+    "coordinate_check",
     "correlations",
     "covariance_of",
     "density",
@@ -141,4 +144,5 @@ __all__ = [
     "sweep_summary",
     "vech",
     "verdict",
+    "with_mup_rates",
 ]

@@ -59,6 +59,24 @@ def command_lines(folder: Path) -> dict[str, list[list[str]]]:
     return {
         "check": [["check", "tests.example_modules:build", "--samples", "8"]],
         "compare": [["compare", *sizes, *figures, "--results", str(folder / "results")]],
+        "coordinates": [
+            [
+                "coordinates",
+                "gpt2",
+                "--widths",
+                "64,128,192",
+                "--samples",
+                "2",
+                "--steps",
+                "1",
+                "--tokens",
+                "2",
+                "--set",
+                "n_layer=1",
+                "--init",
+                "mup",
+            ],
+        ],
         "model": [["model", "gpt2", "--tokens", "4", "--samples", "2", "--set", "n_layer=2"]],
         "show": [["show", str(folder / "chain.nc")]],
         "sweep run": [run],
@@ -133,6 +151,14 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "verdict": (sa.verdict, {"summary": sa.model_summary(of_model)}),
         "shipped_configurations": (sa.shipped_configurations, {}),
         "model_from_config": (sa.model_from_config, {"config": CONFIG}),
+        "coordinate_check": (
+            sa.coordinate_check,
+            {"model": CONFIG, "tokens": 2, "widths": [16, 32, 48], "steps": 1, "samples": 2},
+        ),
+        "with_mup_rates": (
+            sa.with_mup_rates,
+            {"optimizer": sa.SGD(0.1), "model": sa.model_from_config(CONFIG), "base": 8},
+        ),
         "simulate_model": (
             sa.simulate_model, {"model": CONFIG, "tokens": 2, "samples": 4, "targets": "next"},
         ),

@@ -98,6 +98,7 @@ def test_lists_of_commands_are_not_cut_off():
 WRONG = {
     ("check",): ("none:build",),
     ("compare",): ("--gamma", "2"),
+    ("coordinates",): ("none.json",),
     ("model",): ("none.json",),
     ("show",): ("none.nc",),
     ("sweep", "export"): ("none", "all.nc"),

@@ -68,6 +68,10 @@ TABLE = {
     "trajectories": (plots.trajectories, results),
     "densities": (plots.densities, results),
     "model_layers": (plots.model_layers, lambda: sa.simulate_model(CONFIG, 3, samples=4)),
+    "coordinates": (
+        plots.coordinates,
+        lambda: sa.coordinate_check(CONFIG, 2, widths=[16, 32, 48], steps=1, samples=2),
+    ),
 }
 
 

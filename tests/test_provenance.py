@@ -141,6 +141,8 @@ CALLS = [
     call(sa.simulate_training, _SEED, layer=LAYER, tokens=V0.tolist(), targets=[0, 1], width=8,
          depth=2, samples=3, steps=1, optimizer=sa.Muon({"*": 0.1})),
     call(sa.simulate_model, _SEED, model=CONFIG, tokens=np.array([1, 2, 1]), samples=3),
+    call(sa.coordinate_check, _SEED, model=CONFIG, tokens=np.array([1, 2, 1]), widths=(16, 32, 48),
+         steps=1, samples=2, init="mup", optimizer=sa.Muon(0.1)),
     Call(model_summary, {}, {"result": sa.simulate_model(CONFIG, 2, samples=4, seed=1)},
          {"result": sa.simulate_model(CONFIG, 2, samples=4)}),
     call(mine, {"count": 2}, count=3),

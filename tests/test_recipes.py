@@ -31,6 +31,7 @@ WORKED_OUT = {
     "olmo-normal": [0.02] * 9,
     "olmo-mitchell": [CUT / x**0.5 for x in (16, 16, 16, 128, 16, 16, 96, 16, 16)],
     "torchtitan": [0.02, 0.02, 0.02, 0.01, 0.02, 0.01, 0.01, 1.0, CUT / 4],
+    "standard:base=4": [0.01] * 7 + [0.02, 0.01],
     "mup:base=4": [0.01] * 7 + [0.02] * 2,
     FORMULAS: [0.02, 0.08, 0.02, 0.02, 0.02, 1.5, 1 / 24, 0.125, 0.02],
 }  # fmt: skip
@@ -82,6 +83,21 @@ def test_logits_of_mup_are_multiplied():
     ours = run(made("mup:base=4"), targets="next")
     plain = run(replace(made("mup:base=4"), logit_multiplier=1.0), targets="next")
     np.testing.assert_allclose(ours.logit_std, 0.25 * plain.logit_std)
+
+
+def test_the_bias_of_a_head_is_not_multiplied():
+    """As in MuReadout of microsoft/mup: for one token and V equal chances, |p - e| of its target.
+
+    Logits of size 10^-5 are equal chances; the factor would leave 1/4 of the norm.
+    """
+    gptj = {
+        "model_type": "gptj", "n_embd": 16, "n_layer": 1, "n_head": 2, "rotary_dim": 8,
+        "vocab_size": 50, "n_positions": 8, "tie_word_embeddings": False,
+    }  # fmt: skip
+    model = replace(made("mup:base=4", gptj), head_std=1e-5)
+    norms = run(model, [3], targets=[7], samples=2).gradient_norm
+    bias = norms.sel(parameter="lm_head.bias")
+    np.testing.assert_allclose(bias, math.sqrt(0.98**2 + 49 * 0.02**2), rtol=1e-3)
 
 
 def test_the_scale_on_the_wrong_matrix():

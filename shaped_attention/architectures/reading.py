@@ -37,7 +37,8 @@ def model_from_config(
         Names of fields to leave out although they may change the law; `Model.adapted` lists them.
     init
         Initialisation in place of the library's own: "library-5.0", "gpt2", "olmo-normal",
-        "olmo-mitchell", "torchtitan" or "mup:base=256", as in `architectures/recipes.py`; or
+        "olmo-mitchell", "torchtitan", "standard:base=256" or "mup:base=256", as in
+        `architectures/recipes.py`; or
         standard deviations of matrices by the ends of their parameters' names, such as
         "down_proj=0.02/sqrt(2*L), wpe=0.01", as formulas in L (depth), l (layer, from 0), n
         (width), fan_in and std (the configuration's), with numbers, sqrt, + - * / ** and

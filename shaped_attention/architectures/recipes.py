@@ -85,6 +85,11 @@ RECIPES = {
          "h": Law("1/sqrt(n)", 3.0)},
         gated=True,
     ),
+    "standard": Recipe(
+        "the standard parametrisation of Yang et al., Tensor Programs V, table 3: variance 1/n, "
+        "from 0.02 at the base width",
+        {"qkvogudfh": Law("0.02*sqrt(base/n)"), "wpy": Law("0.02")},
+    ),
     "mup": Recipe(
         "Yang et al., Tensor Programs V, table 8, from 0.02 at the base width; heads keep their "
         "size, and 1/sqrt(d) in the logits of attention",
@@ -93,7 +98,11 @@ RECIPES = {
 }  # fmt: skip
 """Recipes by name."""
 
-_KNOWN = f"'library', {', '.join(map(repr, [*RECIPES][:-1]))}, 'mup:base=WIDTH', or NAME=FORMULA"
+BASED = ("standard", "mup")
+"""Recipes that need a base width."""
+
+_NAMES = [f"{name}:base=WIDTH" if name in BASED else name for name in RECIPES]
+_KNOWN = f"'library', {', '.join(map(repr, _NAMES))}, or NAME=FORMULA"
 
 
 class Initial(NamedTuple):
@@ -133,7 +142,7 @@ def initial(
         raise ValueError(f"init cannot be given for model_type={family!r}, without known names")
     names = matrices(family, tied)
     present = "".join(names.values())
-    if "=" in init and not init.startswith("mup:"):
+    if "=" in init and init.partition(":")[0] not in BASED:
         recipe, options = Recipe("given", _given(init, names)), dict[str, float]()
     else:
         recipe, options = _recipe(init, family, present)
@@ -180,7 +189,7 @@ def _recipe(init: str, family: str, present: str) -> tuple[Recipe, dict[str, flo
     """Return the recipe of a name, and the values of its options."""
     name, _, words = init.partition(":")
     recipe, base = RECIPES.get(name), re.fullmatch(r"base=([1-9]\d*)", words)
-    if recipe is None or (base is None if name == "mup" else ":" in init):
+    if recipe is None or (base is None if name in BASED else ":" in init):
         raise argument_error("init", _KNOWN, init)
     if recipe.families and family not in recipe.families:
         what = f"is for {', '.join(recipe.families)}; the library's own is as in other versions"

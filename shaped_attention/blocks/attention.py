@@ -216,12 +216,12 @@ class ShapedAttention(AttentionFields, Block):
                 keys.pop()
 
     def attention_weights(
-        self, p: Parameters, tokens: Tokens, project: Project
+        self, p: Parameters, tokens: Tokens, project: Project, logits: bool = False
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the softmax of each head."""
-        logits, _ = self._logits_and_values(p, tokens, project)
-        for h, x in enumerate(logits):
-            yield h, self.softmax(x, h)
+        """Yield the softmax of each head, or its logits before bound and bias."""
+        scores, _ = self._logits_and_values(p, tokens, project)
+        for h, x in enumerate(scores):
+            yield h, x if logits else self.softmax(x, h)
 
 
 def prepared(block: AttentionFields, heads: Sequence[M]) -> list[M]:

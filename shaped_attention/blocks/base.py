@@ -166,9 +166,9 @@ class Block(ABC):
         return self.skip_weight(p) * tokens + p.gamma * self.applied(p, tokens, project)
 
     def attention_weights(
-        self, p: Parameters, tokens: Tokens, project: Project
+        self, p: Parameters, tokens: Tokens, project: Project, logits: bool = False
     ) -> Iterable[tuple[int, Any]]:
-        """Yield the index of each head with its attention weights (..., m, m).
+        """Yield the index of each head with its attention weights (..., m, m), or their logits.
 
         With the same `project` as for `branch` the weights belong to the same realisation.
         """

@@ -130,10 +130,10 @@ class Normalised(Block):
         return p.gain * normed(new, self.norm, self.eps) if self.place == "after" else new
 
     def attention_weights(
-        self, p: Parameters, tokens: Tokens, project: Project
+        self, p: Parameters, tokens: Tokens, project: Project, logits: bool = False
     ) -> Iterable[tuple[int, Any]]:
         """Yield the inner block's weights."""
-        return self.inner.attention_weights(p.inner, self._seen(p, tokens), project)
+        return self.inner.attention_weights(p.inner, self._seen(p, tokens), project, logits)
 
     def _seen(self, p: Parameters, tokens: Tokens) -> Tokens:
         before = self.place in ("before", "sandwich")

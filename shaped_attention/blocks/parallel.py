@@ -96,11 +96,11 @@ class Parallel(Block):
         return sum(parts[1:], parts[0])
 
     def attention_weights(
-        self, p: Parameters, tokens: Tokens, project: Project
+        self, p: Parameters, tokens: Tokens, project: Project, logits: bool = False
     ) -> Iterator[tuple[int, Any]]:
         """Yield the attention weights of all branches, one branch after the other."""
         for i, (block, q) in enumerate(zip(self.blocks, p.blocks, strict=True)):
-            yield from block.attention_weights(q, tokens, inside(project, i))
+            yield from block.attention_weights(q, tokens, inside(project, i), logits)
 
 
 def _is_plain(block: Block) -> bool:

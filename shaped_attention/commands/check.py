@@ -43,11 +43,11 @@ def check_command(
 
     from shaped_attention.audit.check_model import check_model
     from shaped_attention.checks import function_named
-    from shaped_attention.commands.model import numbers
+    from shaped_attention.commands.model import numbers_in
 
     module = function_named(build, "MODULE:FUNCTION")()
     found = check_model(
-        module, None if ids is None else numbers("--ids", ids), config, init, samples=samples,
+        module, None if ids is None else numbers_in("--ids", ids), config, init, samples=samples,
         names=None if names is None else json.loads(Path(names).read_text(encoding="utf-8")),
         level=level, seed=seed,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from shaped_attention.libraries import __version__
 _COMMANDS = {
     "check": "Check whether a torch module is initialised as its configuration says.",
     "compare": "Compare finite shaped transformers with their limiting SDE.",
+    "coordinates": "Check by width or depth whether a learning rate transfers: muP's picture.",
     "model": "Show a model at step 0: its tokens by layer, its loss and its gradients.",
     "show": "Print the contents of a saved result and the call that produced it.",
     "sweep": "Run grids of parameters in batches; an interrupt never loses finished work.",

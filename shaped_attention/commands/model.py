@@ -55,7 +55,7 @@ _OPTIONS = [
                  "risk. Can be repeated."),
     click.option("--init", multiple=True, metavar="RECIPE",
                  help="Initialisation: library, library-5.0, gpt2, olmo-normal, olmo-mitchell, "
-                 "torchtitan, mup:base=WIDTH, or standard deviations such as "
+                 "torchtitan, standard:base=WIDTH, mup:base=WIDTH, or standard deviations such as "
                  "\"down_proj=0.02/sqrt(2*L), wpe=0.01\". Given twice, compares two."),
     click.option("--every", type=int, metavar="K",
                  help="Print every K-th layer in the table.  [default: all if there are at most "
@@ -116,7 +116,7 @@ def model_command(
         return
     if not 1 <= len(configs) <= 2:
         raise ValueError(f"CONFIG must be given once or twice; got {len(configs)}")
-    models = _models(configs, _changes(changes) | {"ignore": ignore}, init)
+    models = _models(configs, changed_fields(changes) | {"ignore": ignore}, init)
     if describe:
         from shaped_attention.architectures.describe import describe as in_words
 
@@ -160,8 +160,8 @@ def _run(
 
     if every is not None:
         check_count("every", every)
-    start = tokens if ids is None else numbers("--ids", ids)
-    goal = "next" if targets is None else numbers("--targets", targets)
+    start = tokens if ids is None else numbers_in("--ids", ids)
+    goal = "next" if targets is None else numbers_in("--targets", targets)
     count = start if isinstance(start, int) else len(start)
     for model in models.values():
         known = checked_ids(model.embedding, start)
@@ -247,7 +247,7 @@ def _stem(*names: str) -> str:
     return "-".join(["model", *(re.sub(r"[^\w.=-]+", "_", name).strip("_") for name in names)])
 
 
-def _changes(words: Iterable[str]) -> dict[str, Any]:
+def changed_fields(words: Iterable[str]) -> dict[str, Any]:
     """Return fields and their values from "field=value"; what is not JSON is text."""
     changes: dict[str, Any] = {}
     for word in words:
@@ -263,7 +263,7 @@ def _changes(words: Iterable[str]) -> dict[str, Any]:
     return changes
 
 
-def numbers(option: str, ids: str) -> list[int]:
+def numbers_in(option: str, ids: str) -> list[int]:
     """Return the numbers of tokens in a list or a file."""
     words = _words(ids)
     if not all(word.lstrip("-").isdigit() for word in words):

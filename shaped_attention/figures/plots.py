@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from shaped_attention.architectures.layer_summary import model_summary
 from shaped_attention.checks import argument_error, check_choice
+from shaped_attention.figures.coordinates import coordinates
 from shaped_attention.figures.labels import LAYER, SAMPLERS, TIME, observable_label, sampler_label
 from shaped_attention.figures.panels import (
     COLORS,
@@ -46,7 +47,7 @@ from shaped_attention.statistics.density import (
 )
 
 __all__ = [
-    "COLORS", "LINES", "densities", "model_layers", "styled", "trajectories",
+    "COLORS", "LINES", "coordinates", "densities", "model_layers", "styled", "trajectories",
 ]  # fmt: skip
 
 Results = xr.Dataset | Mapping[str, xr.Dataset] | Sequence[xr.Dataset]

@@ -104,15 +104,14 @@ class LibraryModel:
         model, names = self.model, self._names
         if names.transform is not None:
             x = self._transformed(x)
-        logits = self.scores(x)
+        # Not the bias: it has one input at any width.
+        logits = model.logit_multiplier * self.scores(x)
         if names.head_bias and holds(model, names.head_biased):
             logits = logits + self.weights.bias(self._vocabulary, names.head_bias).entries()
         if names.scale:
             logits = option(model, *names.scale) * logits
         if names.divisor:
             logits = logits / option(model, *names.divisor)
-        if model.logit_multiplier != 1.0:
-            logits = model.logit_multiplier * logits
         cap = option(model, *names.cap) if names.cap else None
         return logits if cap is None else cap * (logits / cap).tanh()
 

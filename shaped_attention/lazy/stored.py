@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import count
+from itertools import chain, count
 
 from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.architectures.model import Model
@@ -31,6 +31,19 @@ def of_norm(model: Model, block: Block, *, branch: bool = False) -> tuple[str, s
     """Return the names of gain and bias of a block's norm, or that of its branch; "" for none."""
     names, place = names_of(model), 0 if isinstance(block, ShapedAttention) else 1
     return gain_and_bias(model, (names.branch_norms if branch else names.norms)[place])
+
+
+def layer_gains(model: Model) -> set[str]:
+    """Return the names of the gains in layers."""
+    found = set()
+    for block in chain.from_iterable(model.layers()):
+        if isinstance(block, Normalised):
+            inner = block.inner
+            for part in inner.blocks if isinstance(inner, Parallel) else (inner,):
+                at_branch = block.place in ("branch", "sandwich")
+                found |= {of_norm(model, part)[0]} if block.place != "branch" else set()
+                found |= {of_norm(model, part, branch=True)[0]} if at_branch else set()
+    return found - {""}
 
 
 def gain_and_bias(model: Model, norm: str) -> tuple[str, str]:

@@ -16,13 +16,11 @@ from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.tokens import checked_ids, mean_covariance
 from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.checks import argument_error, check_count
-from shaped_attention.lazy.entrywise import RULES, of_entries
+from shaped_attention.lazy.entrywise import RULES
 from shaped_attention.lazy.named_model import LibraryModel
-from shaped_attention.lazy.networks import chunk_of_samples, in_chunks, readout_entries
-from shaped_attention.lazy.optimizers import SGD, check_parameters
-from shaped_attention.lazy.training_run import LayerNetwork, Network, TrainingRun
-from shaped_attention.numerics.threads import few_threads
-from shaped_attention.progress import progress_bar
+from shaped_attention.lazy.networks import readout_entries
+from shaped_attention.lazy.optimizers import SGD
+from shaped_attention.lazy.training_run import LayerNetwork, Network, trained
 from shaped_attention.results.plain_arguments import storable
 from shaped_attention.results.provenance import recorded
 from shaped_attention.rows.sources import Source
@@ -139,38 +137,10 @@ def simulate_training(
             "gradients)",
             optimizer,
         )
-    explicit = of_entries(rule)
     named = (tokens, targets, width, depth, classes, samples, seed, options)
     make = _of_layer if _is_layer(layer) else _of_model
     spec, goal, network = make(layer, *named)
-
-    def run_of(first: int, count: int) -> TrainingRun:
-        source = Source(count, seed, spec.dtype, spec.place, first, spec.memory, explicit)
-        return TrainingRun(network(source), goal)
-
-    probe = run_of(0, 1)
-    widest = max(block.widest(probe.width) for block in spec.blocks)
-    with few_threads(spec.tokens * widest):
-        probe.forward()
-    check_parameters(rule, probe.weights)
-    size = chunk_of_samples(probe.entries_until(steps, rule), spec, "fewer steps or hidden units")
-    total = samples * (steps + 1)
-    with progress_bar("training", spec.progress, total=total, unit="step", unit_scale=True) as bar:
-
-        def trained(first: int, count: int) -> xr.Dataset:
-            run = probe if (first, count) == (0, 1) else run_of(first, count)
-            made = []
-            for _ in range(steps + 1):
-                made.append(run.advance(rule))
-                bar.update(count)
-            return xr.concat(made, "step")
-
-        parts = in_chunks(spec, size, probe.mean_entries(), trained)
-    if not all(np.isfinite(part["loss"]).all() for part in parts):
-        raise FloatingPointError(
-            "the loss is not finite after some steps; a smaller learning rate would keep it finite"
-        )
-    result = xr.concat(parts, "sample", data_vars="minimal", coords="minimal", compat="override")
+    result = trained(spec, goal, network, rule, steps)
     result = result.assign_coords(
         step=np.arange(steps + 1), position=np.arange(result.sizes["position"])
     )

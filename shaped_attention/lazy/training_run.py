@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -10,11 +11,20 @@ import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shaped_attention.lazy.entrywise import of_entries
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.named_model import LibraryModel
-from shaped_attention.lazy.networks import classification, start_of, through_layer
-from shaped_attention.lazy.optimizers import Muon, Rule, State
+from shaped_attention.lazy.networks import (
+    chunk_of_samples,
+    classification,
+    in_chunks,
+    start_of,
+    through_layer,
+)
+from shaped_attention.lazy.optimizers import Muon, Rule, State, check_parameters
 from shaped_attention.lazy.weights import Weights
+from shaped_attention.numerics.threads import few_threads
+from shaped_attention.progress import progress_bar
 from shaped_attention.rows.coordinates import count_entries, inner
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
@@ -58,6 +68,8 @@ class LayerNetwork:
 
 Network: TypeAlias = LayerNetwork | LibraryModel
 """Some samples of what is trained, as rows."""
+
+N = TypeVar("N", bound=Network)
 
 
 class TrainingRun:
@@ -148,6 +160,50 @@ class TrainingRun:
             },
             coords={"parameter": list(norms)},
         )
+
+
+def trained(
+    spec: Specification, goal: Tensor, network: Callable[[Source], N], rule: Rule, steps: int,
+    measure: Callable[[N, xr.Dataset], xr.Dataset] = lambda _, step: step,
+) -> xr.Dataset:  # fmt: skip
+    """Return what is measured of all samples before each of some steps, and after the last.
+
+    `measure` takes a network and what `TrainingRun.advance` returns. Raise ValueError if one sample
+    needs more than the memory of the specification, and FloatingPointError if a loss is not finite.
+    """
+    explicit = of_entries(rule)
+
+    def made(first: int, count: int) -> tuple[N, TrainingRun]:
+        source = Source(count, spec.seed, spec.dtype, spec.place, first, spec.memory, explicit)
+        samples = network(source)
+        return samples, TrainingRun(samples, goal)
+
+    probe = made(0, 1)
+    width = probe[1].width
+    with few_threads(spec.tokens * max(block.widest(width) for block in spec.blocks)):
+        probe[1].forward()
+    check_parameters(rule, probe[1].weights)
+    entries = probe[1].entries_until(steps, rule)
+    size = chunk_of_samples(entries, spec, "fewer steps or hidden units")
+    total = spec.samples * (steps + 1)
+    with progress_bar("training", spec.progress, total=total, unit="step", unit_scale=True) as bar:
+
+        def of_chunk(first: int, count: int) -> xr.Dataset:
+            samples, run = probe if (first, count) == (0, 1) else made(first, count)
+            rows = []
+            for _ in range(steps + 1):
+                step = run.advance(rule)
+                if not np.isfinite(step["loss"]).all():
+                    raise FloatingPointError(
+                        "the loss is not finite after some steps; a smaller learning rate would "
+                        "keep it finite"
+                    )
+                rows.append(measure(samples, step))
+                bar.update(count)
+            return xr.concat(rows, "step")
+
+        parts = in_chunks(spec, size, probe[1].mean_entries(), of_chunk)
+    return xr.concat(parts, "sample", data_vars="minimal", coords="minimal", compat="override")
 
 
 def _numpy(x: Tensor) -> Array:

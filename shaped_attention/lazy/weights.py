@@ -14,7 +14,7 @@ from shaped_attention.lazy.matrices import Matrix
 from shaped_attention.lazy.parameters import Parameter
 from shaped_attention.lazy.side_by_side import Gain, SideBySide, ZeroMatrix
 from shaped_attention.lazy.space import new_rows
-from shaped_attention.rows.joining import members
+from shaped_attention.rows.joining import apart
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.sources import Source
 from shaped_attention.rows.spaces import AnySpace, Frame, Open
@@ -121,7 +121,7 @@ class Weights(dict[str, Parameter]):
         numbers, taken = count(), set[tuple[str, int]]()
         groups = {number: group for group in stored for number in group.products}
         seen: dict[str, Rows] = {}
-        products: dict[int, tuple[Rows, Rows]] = {}
+        products: dict[int, tuple[Rows, list[Rows]]] = {}
 
         def project(x: Any, columns: int, kind: str | None = None, head: int = 0) -> Any:
             check_count("columns", columns)
@@ -145,8 +145,8 @@ class Weights(dict[str, Parameter]):
             else:
                 matrix, place = self._places[own]
                 if products.get(id(matrix), (None,))[0] is not x:
-                    products[id(matrix)] = x, matrix.product(x)
-                result = members(products[id(matrix)][1], [place])
+                    products[id(matrix)] = x, apart(matrix.product(x))
+                result = products[id(matrix)][1][place]
             return result if group is None or group.std == 1.0 else result / group.std
 
         return project

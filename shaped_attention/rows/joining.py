@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from shaped_attention.rows import values
 from shaped_attention.rows.coordinates import Coordinates, Parts, aligned
 from shaped_attention.rows.spaces import RowsError, Sum, unify
-from shaped_attention.rows.tape import add_gradient, drawn_later
+from shaped_attention.rows.tape import add_gradient, drawn_later, recording
 from shaped_attention.rows.undrawn import Linear
 from shaped_attention.rows.values import some_rows, zeros
 
@@ -68,15 +70,48 @@ def members(rows: R, numbers: Sequence[int]) -> R:
     places = rows.space.places(numbers)
 
     def rule(g: R) -> None:
-        zero = [zeros(p, *p.shape[-2:]) for p in rows.parts]
+        zero = [*_zero(rows.parts)]
         for place, part in zip(places, g.parts, strict=True):
             zero[place] = part
         add_gradient(rows, type(rows)(rows.space, tuple(zero)))
 
     def make() -> Parts:
-        return tuple(rows.parts[k] for k in places)
+        parts = rows.parts
+        return tuple(parts[k] for k in places)
 
     return drawn_later(type(rows), space, rows.shape[1], make, rule, rows.needs_gradient)
+
+
+def apart(rows: R) -> list[R]:
+    """Return the columns of each part of a direct sum; their gradients go back together."""
+    assert isinstance(rows.space, Sum)
+    space, parts, start = rows.space, rows.parts, 0
+    tape = recording() if rows.needs_gradient else None
+    gradients: dict[int, R] = {}
+    result: list[R] = []
+
+    def back(_: object) -> None:
+        if gradients:
+            whole = [
+                gradients[k].parts if k in gradients else _zero(x.parts)
+                for k, x in enumerate(result)
+            ]
+            add_gradient(rows, type(rows)(space, tuple(chain.from_iterable(whole))))
+
+    if tape is not None:
+        tape.note(None, back)
+    for number, part in enumerate(space.parts):
+        stop = start + len(tuple(part))
+        x = type(rows)(part, parts[start:stop], needs_gradient=tape is not None)
+        if tape is not None:
+            tape.note(x, partial(gradients.__setitem__, number))
+        result.append(x)
+        start = stop
+    return result
+
+
+def _zero(parts: Parts) -> Parts:
+    return tuple(zeros(part, *part.shape[-2:]) for part in parts)
 
 
 def cut_rows(rows: R, first: int, last: int) -> R:

@@ -14,6 +14,7 @@ one, whose coordinates in the standard basis are drawn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from shaped_attention.checks import argument_error, check_count
@@ -170,8 +171,8 @@ class Sum:
 
     def places(self, numbers: Sequence[int]) -> list[int]:
         """Return the places of the frames of some parts among those of all."""
-        counts = [len(tuple(part)) for part in self.parts]
-        return [k for i in numbers for k in range(sum(counts[:i]), sum(counts[: i + 1]))]
+        ends = [0, *accumulate(len(tuple(part)) for part in self.parts)]
+        return [k for i in numbers for k in range(ends[i], ends[i + 1])]
 
     def append(self, part: AnySpace) -> None:
         """Add a part after the others."""
