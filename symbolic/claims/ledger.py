@@ -170,11 +170,11 @@ def _all(verdict: Verdict, witness: str, facts: tuple[bool, ...]) -> Finding:
 
 @dataclass(frozen=True)
 class Row:
-    """Some lines of a document: their digest, and what is on them."""
+    """Some lines of a document: their digest, and what is on them if they state nothing."""
 
     passage: Passage
     digest: str
-    content: str
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _table(name: str) -> dict[str, Any]:
 
 def _document(name: str) -> Document:
     table = _table(name)["document"]
-    rows = tuple(Row(Passage.at(f"{name}:{x}"), y, z) for x, y, z in table["rows"])
+    rows = tuple(Row(Passage.at(f"{name}:{lines}"), *rest) for lines, *rest in table["rows"])
     blank = frozenset(_numbers(table["blank"]))
     return Document(name, table["title"], table["lines"], blank, table["digest"], rows)
 
@@ -332,16 +332,19 @@ class Entry:
         return self.finding.verdict is not self.claim.expected
 
 
-@cache
 def judge(claim: Claim) -> Entry:
-    """Run one claim's check, once in a process."""
+    """Run one claim's check."""
     found = Finding(claim.expected) if claim.check is None else claim.check()
     return Entry(claim, Finding(found.verdict, found.witness or claim.witness))
 
 
+judged = cache(judge)
+"""The same, once in a process."""
+
+
 def problems(claims: Sequence[Claim]) -> list[str]:
-    """Return what is incomplete: lines in no row or several, and passages that are no row."""
-    result = []
+    """Return what is incomplete: lines in no row or several, rows without their claim."""
+    result, judged = [], {x.lines for claim in claims for x in claim.passages}
     for document in DOCUMENTS.values():
         covered = Counter(
             n for row in document.rows for n in range(row.passage.first, row.passage.last + 1)
@@ -351,13 +354,12 @@ def problems(claims: Sequence[Claim]) -> list[str]:
                 result.append(f"{document.name}:{line}: in no row of the table")
             if covered[line] > 1:
                 result.append(f"{document.name}:{line}: in {covered[line]} rows of the table")
+        for row in document.rows:
+            if bool(row.content) == (row.passage in judged):
+                what = "a claim judges it" if row.content else "no claim judges it"
+                result.append(f"{row.passage}: {what}")
     known = {row.passage for document in DOCUMENTS.values() for row in document.rows}
-    return result + [
-        f"{claim.key}: {passage} is no row of the table"
-        for claim in claims
-        for passage in claim.passages
-        if passage.lines not in known
-    ]
+    return result + [f"{passage} is no row of the table" for passage in sorted(judged - known)]
 
 
 def digest(lines: Iterable[str]) -> str:
