@@ -156,8 +156,8 @@ def test_wrong_hypergeometric_functions_are_seen() -> None:
 
 
 def test_the_pull_of_the_mlp_is_sharp() -> None:
-    assert explosion.pull_is_bounded(explosion.PULL_EXPLOSION_BOUNDS)
-    assert not explosion.pull_is_bounded(NEARLY * explosion.PULL_EXPLOSION_BOUNDS)
+    assert explosion.pull_is_bounded(explosion.BOUND_ON_PULL)
+    assert not explosion.pull_is_bounded(NEARLY * explosion.BOUND_ON_PULL)
 
 
 def test_another_mlp_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

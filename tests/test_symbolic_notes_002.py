@@ -24,7 +24,7 @@ def _wrong_scores(query: Matrix, key: Matrix, x: Matrix, y: Matrix) -> tuple[Exp
 
 
 RIGHT_SCORES = particles.scores
-A, M, X = bilinear_forms.ATTENTION_SUBLAYERS, bilinear_forms.PERCEPTRON, Symbol("x", real=True)
+A, M, X = bilinear_forms.SUBLAYER, bilinear_forms.PERCEPTRON, Symbol("x", real=True)
 
 WRONG: list[tuple[ModuleType, str, object, tuple[str, ...]]] = [
     (bilinear_forms, "FIRST_PRINTED", 0, ("resnet-indices",)),

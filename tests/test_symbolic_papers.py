@@ -44,7 +44,8 @@ WRONG: dict[str, tuple[Any, str, Any]] = {
     ),
     "deterministic-or-stochastic": (
         # Variances as of heads that share their values.
-        random_layers, "powers", lambda right=random_layers.powers: (right()[0], 2 * right()[0] - 1),
+        random_layers, "powers",
+        lambda right=random_layers.powers: (right()[0], 2 * right()[0] - 1),
     ),
     "gaussian-drift-vanishes": (
         # x + eta u without the norm.
@@ -60,7 +61,9 @@ WRONG: dict[str, tuple[Any, str, Any]] = {
         random_layers, "antipode",
         lambda right=random_layers.antipode: right().subs(random_layers.FLAT, 0),
     ),
-    "synchronisation-by-noise": (random_layers, "SLOPE_MLP_NOISE", Rational(1, 2) * random_layers.SLOPE_MLP_NOISE),
+    "synchronisation-by-noise": (
+        random_layers, "KERNEL_SLOPE", Rational(1, 2) * random_layers.KERNEL_SLOPE,
+    ),
     "dissipation-of-energy-on-average": (
         random_layers, "at_end", lambda end, right=random_layers.at_end: right(end)[::-1],
     ),
@@ -77,7 +80,10 @@ FURTHER: list[tuple[str, Any, str, Any]] = [
         "clustering-mitigated", random_layers, "difference_of_scores",
         lambda token: {token: 1, 1 - token: -1},
     ),
-    ("synchronisation-by-noise", random_layers, "attraction_of_one_cluster", lambda: random_layers.D),
+    (
+        "synchronisation-by-noise", random_layers, "attraction_of_one_cluster",
+        lambda: random_layers.D,
+    ),
     # No tangent for any power but the first.
     (
         "dissipation-of-energy-on-average", random_layers, "above_the_tangent",
@@ -86,7 +92,9 @@ FURTHER: list[tuple[str, Any, str, Any]] = [
     # True of the powers 0 and 1 only.
     (
         "dissipation-of-energy-on-average", random_layers, "above_the_tangent",
-        lambda power: random_layers.R**power - 1 + power * (1 - random_layers.R) + power * (power - 1),
+        lambda power: (
+            random_layers.R**power - 1 + power * (1 - random_layers.R) + power * (power - 1)
+        ),
     ),
 ]  # fmt: skip
 

@@ -30,10 +30,13 @@ WRONG: dict[str, tuple[str, Callable[[Any], Any]]] = {
         lambda right: lambda width, indices: width ** (len(indices) // 2) * right(width, indices),
     ),
     "random-mlp-kernel": ("relu_kernel", lambda right: lambda: 2 * right()),
-    "random-mlp-two-tokens": ("SLOPE", lambda right: right.subs(D, D + 1)),
-    "random-mlp-synchronises": ("SLOPE", lambda right: right - R),
-    "random-mlp-attention": ("of_two_tokens", lambda right: lambda: (right()[0], 2 * right()[1])),
-    "random-mlp-antipode": ("SLOPE", lambda right: right + B**2),
+    "random-mlp-two-tokens": ("MLP_SLOPE", lambda right: right.subs(D, D + 1)),
+    "random-mlp-synchronises": ("MLP_SLOPE", lambda right: right - R),
+    "random-mlp-attention": (
+        "mlp_of_two_tokens",
+        lambda right: lambda: (right()[0], 2 * right()[1]),
+    ),
+    "random-mlp-antipode": ("MLP_SLOPE", lambda right: right + B**2),
 }
 
 
@@ -88,7 +91,7 @@ def test_coefficients_that_do_not_vanish_are_seen(monkeypatch: pytest.MonkeyPatc
 def test_a_kernel_that_does_not_vanish_at_the_end_is_refused() -> None:
     """Both differences must vanish at r = 1, and K must exceed A for a last dimension."""
     with pytest.raises(ArithmeticError, match="vanish"):
-        random_layers._at_one(random_layers.SLOPE_RANDOM_MLP.subs(A, 2 * A))
+        random_layers._at_one(random_layers.MLP_SLOPE.subs(A, 2 * A))
     with pytest.raises(ArithmeticError, match="no such dimension"):
         random_layers.last_dimension(1 + sinh(R) / 10)
 
@@ -101,10 +104,10 @@ def test_the_kernel_of_sin_is_that_of_normals() -> None:
         v = r * x[:, None] + math.sqrt(1.0 - r * r) * x
         mean = mass @ (np.sin(x)[:, None] * np.sin(v)) @ mass
         assert mean == pytest.approx(math.sinh(r) / math.e, abs=1e-13)
-    g = lambdify((D, R, A, B), random_layers.SLOPE_RANDOM_MLP)
+    g = lambdify((D, R, A, B), random_layers.MLP_SLOPE)
     near = 1.0 - 1e-5
     value, slope = math.sinh(1.0) / math.e, math.cosh(1.0) / math.e
-    end = lambdify((D, A, K), random_layers._at_one(random_layers.SLOPE_RANDOM_MLP))
+    end = lambdify((D, A, K), random_layers._at_one(random_layers.MLP_SLOPE))
     for dimension in (9, 10):
         known = end(dimension, value, slope)
         assert (known > 0.0) == (dimension == 9)

@@ -1,4 +1,4 @@
-"""TITLE architectures"""
+"""Claims on attention in use: centres, rotary positions, QK-norm, groups, activations."""
 
 from __future__ import annotations
 
@@ -214,8 +214,8 @@ def centre_of_a_bias() -> Finding:
 
 # Claims on rotary positions (RoPE): queries and keys are rotated before their product.
 #
-# The two coordinates j of a query or key at position a are rotated by a theta_j. Angles enter through
-# cos theta_j and sin theta_j, generators of the ring, modulo cos^2 + sin^2 = 1.
+# The two coordinates j of a query or key at position a are rotated by a theta_j. Angles enter
+# through cos theta_j and sin theta_j, generators of the ring, modulo cos^2 + sin^2 = 1.
 
 COSINES = symbols("cos_1 cos_2", real=True)
 SINES = symbols("sin_1 sin_2", real=True)
@@ -371,7 +371,7 @@ def _with_factor(block: RotaryAttention, algebra: Algebra, factor: Any) -> Domai
     return entrywise(block.inner(algebra), matrix)
 
 
-def stated_drift_of_rotary(block: RotaryAttention, algebra: Algebra) -> DomainMatrix:
+def drift_by_angles(block: RotaryAttention, algebra: Algebra) -> DomainMatrix:
     """Return (gamma^2/tau_0^2) [B1 + A2 V + V A2^T], with B1 a sum over the angles."""
     w, v, inner = block.centre_in(algebra), algebra.v, block.inner(algebra)
     total = entrywise(inner, transported(w, inner, v)).scalarmul(block.unrotated(algebra))
@@ -415,9 +415,7 @@ def rotary_drift() -> Finding:
     cases = [(2, 1), (2, 2), (3, 1), (3, 2)]
     return tested(
         *[
-            not differences(
-                RotaryAttention(n, centre=symbolic_centre(m)), m, stated_drift_of_rotary
-            )
+            not differences(RotaryAttention(n, centre=symbolic_centre(m)), m, drift_by_angles)
             for m, n in cases
         ]
     )
@@ -434,9 +432,10 @@ def rotary_multiplier() -> Finding:
     nonzero = [value for value in values if value != 0]
     return refuted(
         claim_fails=bool(nonzero),
-        correction_holds=not differences(block, 2, stated_drift_of_rotary),
+        correction_holds=not differences(block, 2, drift_by_angles),
         witness=(
-            "V = [[1, 1/2], [1/2, 1]], d_h = 4, angles pi/2 and 0, gamma = tau_0 = 1: an entry of the "
+            "V = [[1, 1/2], [1/2, 1]], d_h = 4, angles pi/2 and 0, gamma = tau_0 = 1: an entry of "
+            "the "
             f"derived drift minus that of the stated one is {nonzero[0] if nonzero else 0}"
         ),
     )
@@ -517,7 +516,8 @@ def qk_norm_correlations() -> Finding:
         correction_holds=vanishes((kernel_coefficient(0) - stated_coefficient(0)) / ROOT**2)
         and bool(1 - slopes[2].evalf() < Rational(1, 100)),
         witness=(
-            f"d = 1: queries and keys are signs, and rho_d(x) = (2/pi) arcsin x, whose slope at 0 is "
+            "d = 1: queries and keys are signs, and rho_d(x) = (2/pi) arcsin x, whose slope at 0 "
+            "is "
             f"{slopes[0]}; it is {slopes[1]} for d = 2 and {slopes[2].evalf(4)} for d = 64"
         ),
     )
@@ -528,25 +528,23 @@ class NormalisedScores(RotaryAttention):
 
     def generators(self, v: Matrix) -> Sequence[Expr]:
         """Return the parameters and the entries of W."""
-        entries = [_qk_norm_entry(a, b) for a in range(v.rows) for b in range(a)]
+        entries = [_cosine_symbol(a, b) for a in range(v.rows) for b in range(a)]
         return [*super().generators(v), *entries]
 
     def inner(self, algebra: Algebra) -> DomainMatrix:
         """Return W."""
         size = range(algebra.tokens)
-        return algebra.matrix([[1 if a == b else _qk_norm_entry(a, b) for b in size] for a in size])
+        return algebra.matrix([[1 if a == b else _cosine_symbol(a, b) for b in size] for a in size])
 
 
-def _qk_norm_entry(a: int, b: int) -> Symbol:
+def _cosine_symbol(a: int, b: int) -> Symbol:
     return Symbol(f"W_{min(a, b) + 1}{max(a, b) + 1}", real=True)
 
 
 def qk_norm_drift() -> Finding:
     return tested(
         *[
-            not differences(
-                NormalisedScores(n, centre=symbolic_centre(m)), m, stated_drift_of_rotary
-            )
+            not differences(NormalisedScores(n, centre=symbolic_centre(m)), m, drift_by_angles)
             for m, n in ((2, 1), (2, 2), (3, 1))
         ]
     )
@@ -851,7 +849,8 @@ def smooth_explosion() -> Finding:
         tails == [1, oo],
         vanishes(logarithm - any_ratio * (V - 1) + 1),
         witness=(
-            "s' = V^r exp(-r V), r = kappa/k. For r > 0 it is integrable, and Feller's integrand is "
+            "s' = V^r exp(-r V), r = kappa/k. For r > 0 it is integrable, and Feller's integrand "
+            "is "
             "asymptotic to V^-2/r at infinity; for r <= 0 s' tends to "
             f"{tails[0]} or {tails[1]}, so s is infinite there; log V has drift kappa (V - 1) - k, "
             "bounded near 0"

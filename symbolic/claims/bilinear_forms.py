@@ -1,4 +1,4 @@
-"""TITLE bilinear_forms"""
+"""Claims on the algebra of attention: quadratic forms, scores, copying, lengths."""
 
 from __future__ import annotations
 
@@ -109,8 +109,10 @@ def courant_fischer() -> Finding:
         and general_courant_fischer(),
         witness=(
             f"A = [[0, 1], [0, 0]] has the only eigenvalue 0, but x^T A x = {attained} at x = (1, "
-            "1)/sqrt 2; x^T A x sees the symmetric part alone, and for symmetric A, in an eigenbasis, "
-            "lambda_1 |x|^2 exceeds the form by a sum of squares (Courant-Fischer for all k, n = 2, 3, "
+            "1)/sqrt 2; x^T A x sees the symmetric part alone, and for symmetric A, in an "
+            "eigenbasis, "
+            "lambda_1 |x|^2 exceeds the form by a sum of squares (Courant-Fischer for all k, n = "
+            "2, 3, "
             "4)"
         ),
     )
@@ -291,9 +293,12 @@ def scores_as_attention_module() -> Finding:
         and all((entries[i, j] - left.row(i).dot(right.row(j))).expand() == 0 for i, j in pairs),
         part_that_fails=min(example) < 0 and sum(example.row(0)) != 1,
         witness=(
-            "entry (i, j) of the product is <q_i, k_j> of the queries and keys with biases: the scores "
-            "of m tokens, an m x m matrix. No attention module yet: for tokens 1 and -1, weights 1, "
-            f"its rows are {list(example.row(0))} and {list(example.row(1))}, no weights that add up "
+            "entry (i, j) of the product is <q_i, k_j> of the queries and keys with biases: the "
+            "scores "
+            "of m tokens, an m x m matrix. No attention module yet: for tokens 1 and -1, weights "
+            "1, "
+            f"its rows are {list(example.row(0))} and {list(example.row(1))}, no weights that add "
+            "up "
             "to 1, and there are no values"
         ),
     )
@@ -331,7 +336,8 @@ def scores_are_biaffine() -> Finding:
         part_that_holds=scores_homogeneous_coordinates().verdict is Verdict.PROVEN,
         part_that_fails=mixed != 0,
         witness=(
-            "the blocks are right; but for d = k = 1 and no bias the score is x y, whose mixed second "
+            "the blocks are right; but for d = k = 1 and no bias the score is x y, whose mixed "
+            "second "
             f"difference is {mixed} and not 0: no affine map of the tokens"
         ),
     )
@@ -365,7 +371,7 @@ LEFT, RIGHT = ROTATION * TURN, TURN * ROTATION
 EXAMPLE = LEFT * Matrix.diag(5, 3, 2) * RIGHT.T
 """A matrix with the singular values 5, 3 and 2, and singular vectors in LEFT and RIGHT."""
 
-SIZE_SINGULAR_VALUES, OTHER = symbols("n k", integer=True, positive=True)
+ROWS, OTHER = symbols("n k", integer=True, positive=True)
 
 
 def courant_fischer_svd() -> Finding:
@@ -381,7 +387,8 @@ def courant_fischer_svd() -> Finding:
         part_that_fails=attained[1:] == [3, 2],
         witness=(
             f"singular values 5, 3, 2, exactly: x^T A y = {attained[0]} at u_1, v_1, and it never "
-            "exceeds |x||A y| <= 5 |x||y|, as the eigenvalues of 25 I - A^T A are 0, 16, 21; but at "
+            "exceeds |x||A y| <= 5 |x||y|, as the eigenvalues of 25 I - A^T A are 0, 16, 21; but "
+            "at "
             f"u_2, v_2 it is {attained[1]}. Courant-Fischer for A^T A gives every sigma_k"
         ),
     )
@@ -407,7 +414,7 @@ def decomposition(matrix: Matrix) -> list[tuple[Matrix, Expr, Matrix]]:
     return terms
 
 
-MATRIX = MatrixSymbol("A", SIZE_SINGULAR_VALUES, OTHER)
+MATRIX = MatrixSymbol("A", ROWS, OTHER)
 
 
 def gram_of_left_vectors(k: int, j: int) -> Expr:
@@ -456,10 +463,12 @@ def svd_of_omega() -> Finding:
         all(simplify(terms[i][0].dot(terms[j][0])) == int(i == j) for i, j in pairs),
         all(simplify(terms[i][2].dot(terms[j][2])) == int(i == j) for i, j in pairs),
         witness=(
-            "any matrix A: A^T A is symmetric and has orthonormal eigenvectors v_k (spectral theorem) "
+            "any matrix A: A^T A is symmetric and has orthonormal eigenvectors v_k (spectral "
+            "theorem) "
             "with eigenvalues sigma_k^2 = |A v_k|^2. With u_k = A v_k/sigma_k where sigma_k > 0, "
             "u_k^T u_j = v_k^T A^T A v_j/(sigma_k sigma_j) = [k = j]; A v_k = 0 for the others, so "
-            "the sum of D_k is A sum_k v_k v_k^T = A: symbolic sizes. The number of terms is the rank "
+            "the sum of D_k is A sum_k v_k v_k^T = A: symbolic sizes. The number of terms is the "
+            "rank "
             "r, at most the size of a key, as Omega = (W_Q; b_Q^T)(W_K; b_K^T)^T. A rational 3 x 3 "
             f"Omega of rank 2 has {len(terms)} terms, whose sum it is exactly"
         ),
@@ -473,7 +482,7 @@ INNER_PRODUCT = ZeroMatrix(1, 1)
 def svd_terms_orthogonal() -> Finding:
     """Check both products for terms of symbolic sizes n x k."""
     values = symbols("sigma_k sigma_j")
-    left = [MatrixSymbol(name, SIZE_SINGULAR_VALUES, 1) for name in ("u_k", "u_j")]
+    left = [MatrixSymbol(name, ROWS, 1) for name in ("u_k", "u_j")]
     right = [MatrixSymbol(name, OTHER, 1) for name in ("v_k", "v_j")]
     terms = [s * u * v.T for s, u, v in zip(values, left, right, strict=True)]
     products = []
@@ -555,8 +564,10 @@ def training_maximises_scores() -> Finding:
         correction_holds=_score_has_derivative(),
         witness=(
             "softmax does not change if all scores of a query grow by the same amount, so their "
-            "derivatives sum to 0 in every loss: none can raise all of them. Two keys with values 0 "
-            f"and 1, loss half the square of the output: dL/dA = {row[0]}, {row[1]}, so that descent "
+            "derivatives sum to 0 in every loss: none can raise all of them. Two keys with values "
+            "0 "
+            f"and 1, loss half the square of the output: dL/dA = {row[0]}, {row[1]}, so that "
+            "descent "
             "lowers the second score"
         ),
     )
@@ -584,8 +595,10 @@ def feature_part_maximises_score() -> Finding:
         correction_holds=best == x.norm() * y.norm()
         and scores_best_rank_one_form().verdict is Verdict.PROVEN,
         witness=(
-            f"v_i = (7, 0), f_i = (0, 1), x~_j = f_j = (0, 1): the printed matrix scores {printed}, "
-            f"x~_i x~_j^T/(|x~_i||x~_j|) scores {best}, and the lemma says that it is the best. The "
+            "v_i = (7, 0), f_i = (0, 1), x~_j = f_j = (0, 1): the printed matrix scores "
+            f"{printed}, "
+            f"x~_i x~_j^T/(|x~_i||x~_j|) scores {best}, and the lemma says that it is the best. "
+            "The "
             "squares of the two scores differ by |v_i|^2|v_j|^2 + |v_i|^2|f_j|^2 + |f_i|^2|v_j|^2"
         ),
     )
@@ -600,9 +613,11 @@ def optimisation_copies_features() -> Finding:
         claim_fails=parts == [1, 1, 1, 1] and min(row) < 0 < max(row),
         correction_holds=_score_has_derivative(),
         witness=(
-            "dA_ij/dOmega = x~_i x~_j^T, in every dimension. For v_i = v_j = (1, 0) and f_i = f_j = "
+            "dA_ij/dOmega = x~_i x~_j^T, in every dimension. For v_i = v_j = (1, 0) and f_i = f_j "
+            "= "
             "(0, 1) it is v_i v_j^T + v_i f_j^T + f_i v_j^T + f_i f_j^T with equal weights "
-            f"{parts}; the loss of `training-maximises-scores` has dL/dA = {row[0]} and {row[1]}, so "
+            f"{parts}; the loss of `training-maximises-scores` has dL/dA = {row[0]} and {row[1]}, "
+            "so "
             "that one pair is added and one taken away"
         ),
     )
@@ -610,14 +625,10 @@ def optimisation_copies_features() -> Finding:
 
 # Claims on layers of self-attention: the matrix form, the layer norm, and the continuous time.
 
-TOKENS_ATTENTION_LAYERS, WIDTH_ATTENTION_LAYERS, KEYS_ATTENTION_LAYERS = symbols(
-    "n d l", integer=True, positive=True
-)
-QUERY, KEY = (
-    MatrixSymbol(name, KEYS_ATTENTION_LAYERS, WIDTH_ATTENTION_LAYERS) for name in ("Q", "K")
-)
-VALUE = MatrixSymbol("V", WIDTH_ATTENTION_LAYERS, WIDTH_ATTENTION_LAYERS)
-ATTENTION = MatrixSymbol("A", TOKENS_ATTENTION_LAYERS, TOKENS_ATTENTION_LAYERS)
+LENGTH, FEATURES, KEY_SIZE = symbols("n d l", integer=True, positive=True)
+QUERY, KEY = (MatrixSymbol(name, KEY_SIZE, FEATURES) for name in ("Q", "K"))
+VALUE = MatrixSymbol("V", FEATURES, FEATURES)
+ATTENTION = MatrixSymbol("A", LENGTH, LENGTH)
 
 
 def printed_form_exists(rows: bool, transposed: bool = False) -> bool:
@@ -641,20 +652,16 @@ def entries_agree(transposed: bool = True) -> bool:
     Entry by entry, and the shapes of (x Q^T)(x K^T)^T and A x V^T, for symbolic sizes.
     """
     moved = VALUE.T if transposed else VALUE
-    x = MatrixSymbol("x", TOKENS_ATTENTION_LAYERS, WIDTH_ATTENTION_LAYERS)
+    x = MatrixSymbol("x", LENGTH, FEATURES)
     i, j, a, b = symbols("i j a b", integer=True)
-    query, key = (
-        Sum(w[a, b] * x[t, b], (b, 0, WIDTH_ATTENTION_LAYERS - 1))
-        for w, t in ((QUERY, i), (KEY, j))
-    )
+    query, key = (Sum(w[a, b] * x[t, b], (b, 0, FEATURES - 1)) for w, t in ((QUERY, i), (KEY, j)))
     first = [(x * QUERY.T)[i, a], (x * KEY.T)[j, a]]
-    values = Sum(x[j, b] * VALUE[a, b], (b, 0, WIDTH_ATTENTION_LAYERS - 1))
+    values = Sum(x[j, b] * VALUE[a, b], (b, 0, FEATURES - 1))
     return (
         all(_same_sum(entry, claimed) for entry, claimed in zip(first, (query, key), strict=True))
         and _same_sum((x * moved)[j, a], values)
-        and ((x * QUERY.T) * (x * KEY.T).T).shape
-        == (TOKENS_ATTENTION_LAYERS, TOKENS_ATTENTION_LAYERS)
-        and (ATTENTION * x * VALUE.T).shape == (TOKENS_ATTENTION_LAYERS, WIDTH_ATTENTION_LAYERS)
+        and ((x * QUERY.T) * (x * KEY.T).T).shape == (LENGTH, LENGTH)
+        and (ATTENTION * x * VALUE.T).shape == (LENGTH, FEATURES)
     )
 
 
@@ -740,8 +747,8 @@ def sphere_invariant() -> Finding:
 
 # Claims on a prompt as a measure: what it keeps of the tokens, and the map of measures.
 #
-# Tokens are points with rational coordinates, and the attention of a measure is evaluated exactly for
-# Q = K = V = I.
+# Tokens are points with rational coordinates, and the attention of a measure is evaluated exactly
+# for Q = K = V = I.
 
 Point = tuple[int, ...]
 A, B, C = (1, 0), (1, 1), (0, 2)
@@ -863,33 +870,31 @@ def mean_field_of_the_others() -> Finding:
 # Claims on the MLP and the heads of a layer: which model their formulas define.
 #
 # The velocity of line 115 is the projection of MLP(attention), that of line 120 the mean over heads
-# of the projections of MLP_k(attention_k). They are judged against layers in use, where each sublayer
-# is added to the residual stream, x + h attention(x), then x + h MLP(x), and one MLP follows the sum
-# of the heads (Vaswani et al. 2017).
+# of the projections of MLP_k(attention_k). They are judged against layers in use, where each
+# sublayer is added to the residual stream, x + h attention(x), then x + h MLP(x), and one MLP
+# follows the sum of the heads (Vaswani et al. 2017).
 
-ATTENTION_SUBLAYERS, PERCEPTRON = Function("A"), Function("M")
+SUBLAYER, PERCEPTRON = Function("A"), Function("M")
 
 
 def speed_of_two_sublayers() -> Expr:
     """Return the derivative at h = 0 of x + h A(x), followed by x + h M(x)."""
     x, h = symbols("x h", real=True)
-    between = x + h * ATTENTION_SUBLAYERS(x)
+    between = x + h * SUBLAYER(x)
     return diff(between + h * PERCEPTRON(between), h).doit().subs(h, 0).doit()
 
 
 def mlp_in_between() -> Finding:
     x = Symbol("x", real=True)
     speed = speed_of_two_sublayers()
-    composed = PERCEPTRON(ATTENTION_SUBLAYERS(x))
-    example = {ATTENTION_SUBLAYERS: lambda s: 2 * s, PERCEPTRON: lambda s: Max(0, s)}
+    composed = PERCEPTRON(SUBLAYER(x))
+    example = {SUBLAYER: lambda s: 2 * s, PERCEPTRON: lambda s: Max(0, s)}
     values = [
-        e.replace(ATTENTION_SUBLAYERS, example[ATTENTION_SUBLAYERS])
-        .replace(PERCEPTRON, example[PERCEPTRON])
-        .subs(x, 1)
+        e.replace(SUBLAYER, example[SUBLAYER]).replace(PERCEPTRON, example[PERCEPTRON]).subs(x, 1)
         for e in (speed, composed)
     ]
     return imprecise(
-        part_that_holds=expand(speed - ATTENTION_SUBLAYERS(x) - PERCEPTRON(x)) == 0,
+        part_that_holds=expand(speed - SUBLAYER(x) - PERCEPTRON(x)) == 0,
         part_that_fails=values == [3, 2],
     )
 
@@ -1051,7 +1056,8 @@ def resnet_indices() -> Finding:
         part_that_holds=mended.free_symbols & starts == {Symbol("x_0")},
         part_that_fails=Symbol("x_0") not in printed.free_symbols,
         witness=(
-            f"L = {LAYERS}: with k from 1 the state x_L is a function of x_1, and x_0 is in no layer; "
+            f"L = {LAYERS}: with k from 1 the state x_L is a function of x_1, and x_0 is in no "
+            "layer; "
             "with k from 0 it is a function of x_0"
         ),
     )

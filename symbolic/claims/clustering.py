@@ -1,4 +1,4 @@
-"""TITLE clustering"""
+"""Claims on clusters of tokens on the sphere: curvature, theorems, rates, repulsion."""
 
 from __future__ import annotations
 
@@ -103,17 +103,16 @@ def curvature_on_the_circle() -> Expr:
 
 # Claims on convergence to one cluster, from almost every start, for Q = K = V = I.
 #
-# USA is the gradient flow of the energy, SA that in the metric weighted by Z. Each trajectory of such
-# an analytic flow on a compact manifold converges to a critical point (Lojasiewicz 1963), and the
-# starts of those that converge to strict saddles, with a direction of positive second derivative,
-# have measure zero (centre-stable manifolds: M. Shub, 1987, Theorem III.7). So what remains to be
-# shown is that every critical point other than one cluster is a strict saddle. It is shown here from
-# second derivatives of N^2 E along great circles, in inner products:
+# USA is the gradient flow of the energy, SA that in the metric weighted by Z. Each trajectory of
+# such an analytic flow on a compact manifold converges to a critical point (Lojasiewicz 1963), and
+# the starts of those that converge to strict saddles, with a direction of positive second
+# derivative, have measure zero (centre-stable manifolds: M. Shub, 1987, Theorem III.7). So what
+# remains to be shown is that every critical point other than one cluster is a strict saddle. It is
+# shown here from second derivatives of N^2 E along great circles, in inner products:
 #
-# d >= 3, any beta     the mean over directions P_i g with one Gaussian vector g is positive;
-# any d, beta <= 1/n   if no single token can move up, all are in an open hemisphere, and then
-# they are equal;
-# d = 2, large beta    the tokens between two wide gaps move up together; with one wide gap only
+# d >= 3, any beta the mean over directions P_i g with one Gaussian vector g is positive; any d,
+# beta <= 1/n if no single token can move up, all are in an open hemisphere, and then they are
+# equal; d = 2, large beta the tokens between two wide gaps move up together; with one wide gap only
 # all are in an open half-circle.
 
 
@@ -264,8 +263,10 @@ def lojasiewicz() -> Finding:
         simplify(opposite + 2 * exp(-BETA)) == 0,
         witness=(
             "the inequality |grad E|^2 >= k |E* - E| near the critical points of two tokens: the "
-            f"limits of the ratio are {at_cluster} at the cluster and {opposite} opposite (negative "
-            "since E* is a minimum there), both not 0. The theorem needs an analytic function and a "
+            f"limits of the ratio are {at_cluster} at the cluster and {opposite} opposite "
+            "(negative "
+            "since E* is a minimum there), both not 0. The theorem needs an analytic function and "
+            "a "
             "bounded trajectory, which the energy on the sphere has; for smooth ones it is false "
             "(J. Palis and W. de Melo, 1982)"
         ),
@@ -320,8 +321,10 @@ def rate_of_convergence() -> Finding:
         and usa == exp(BETA),
         part_that_fails=sa == 1 and limit(sa / exp(-BETA), BETA, oo) == oo,
         witness=(
-            f"near one cluster the displacements have y_i' = k (mean(y) - y_i), k = {sa} for SA and "
-            f"{usa} for USA (any N): |x_i - x*| ~ e^(-k t). The bound holds with smaller lambda too, "
+            f"near one cluster the displacements have y_i' = k (mean(y) - y_i), k = {sa} for SA "
+            "and "
+            f"{usa} for USA (any N): |x_i - x*| ~ e^(-k t). The bound holds with smaller lambda "
+            "too, "
             "but the rate is not O(e^-beta). That is the speed at which orthogonal tokens start, "
             "2/(e^beta + N - 1) for SA: e^beta is in the waiting time. 1 - cos has rate 2k. This "
             "judges what the slide prints; the theorem in arXiv 2312.10794 was not compared"
@@ -673,7 +676,8 @@ def figure_3_single_point() -> Finding:
         part_that_fails=halves > 0,
         witness=(
             "if all tokens are within the distance of a single point so is each pair, so that the "
-            "plotted probability is at least that of a single cluster; for n = 32 tokens in two equal "
+            "plotted probability is at least that of a single cluster; for n = 32 tokens in two "
+            "equal "
             f"clusters {halves} of the pairs are near, and it counts as {halves} where no single "
             "cluster is. The two agree where all tokens meet, as in high dimension"
         ),

@@ -1,4 +1,4 @@
-"""TITLE explosion"""
+"""Claims on the law of the explosion time, on its bounds, and on lazily revealed weights."""
 
 from __future__ import annotations
 
@@ -549,7 +549,7 @@ def explosion_mean_log() -> Finding:
 SHAPE = (Symbol("c_plus", real=True) - Symbol("c_minus", real=True)) ** 2
 """(c_+ - c_-)^2."""
 
-PULL_EXPLOSION_BOUNDS = MLP_GAMMA**2 * SHAPE / 4
+BOUND_ON_PULL = MLP_GAMMA**2 * SHAPE / 4
 """The largest mu of the bounds with an MLP."""
 
 
@@ -586,7 +586,7 @@ def explosion_mlp_bounds() -> Finding:
     return proven(
         expand(ito.drift(GAP) - law.alpha * GAP**3 + pull) == 0,
         expand(ito.covariation(GAP, GAP) - variation) == 0,
-        pull_is_bounded(PULL_EXPLOSION_BOUNDS),
+        pull_is_bounded(BOUND_ON_PULL),
     )
 
 
@@ -751,9 +751,9 @@ def explosion_threshold_many_tokens() -> Finding:
 # Claims on Gaussian weights that are revealed by products from both sides, in the 2 x 2 case.
 #
 # W has independent N(0, s^2) entries. First a = P W is asked for, with a unit row P of angle alpha;
-# then q = W Q^T, with a unit row Q whose angle beta may depend on a. P' and Q' are P and Q turned by
-# a right angle. What is then known of W is its entries along P and along Q; the rest is the number
-# r = P' W Q'^T.
+# then q = W Q^T, with a unit row Q whose angle beta may depend on a. P' and Q' are P and Q turned
+# by a right angle. What is then known of W is its entries along P and along Q; the rest is the
+# number r = P' W Q'^T.
 
 S = Symbol("s", positive=True)
 ALPHA, BETA = symbols("alpha beta", real=True)

@@ -136,7 +136,7 @@ def proven(*identities: bool, witness: str = "") -> Finding:
     return _all(Verdict.PROVEN, witness, identities)
 
 
-def tested(*cases: bool, witness: str = "") -> Finding:
+def tested(*cases: bool, witness: str = "") -> Finding:  # noqa: PT028
     """Return TESTED if every case holds, FALSE otherwise."""
     return _all(Verdict.TESTED, witness, cases)
 

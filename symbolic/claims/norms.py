@@ -1,4 +1,4 @@
-"""TITLE norms"""
+"""Claims on post-norm, pre-norm and sandwich norms in the proportional limit."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from symbolic.limit import derive
 
 # Two tokens of a normalised block: its layer as a function of s = 1/sqrt n, and the drift of R.
 #
-# R_ab = V_ab / sqrt(V_aa V_bb). An entry of its drift involves two tokens, so two tokens cover any m.
-# b and Sigma are those of the block without the norm at V = R, and lambda^2 + gamma^2 = 1.
+# R_ab = V_ab / sqrt(V_aa V_bb). An entry of its drift involves two tokens, so two tokens cover any
+# m. b and Sigma are those of the block without the norm at V = R, and lambda^2 + gamma^2 = 1.
 
 R = Symbol("R", real=True)
 KEPT = Symbol("p", positive=True)
@@ -187,7 +187,8 @@ def post_rms_projected_drift() -> Finding:
         correction_holds=vanishes(derived - post_norm_drift(nothing, linear_diffusion(k)))
         and vanishes(derived + k * R * (1 - R**2) / 2),
         witness=(
-            "a linear branch, b = 0 and Sigma = k Sigma_lin: the stated drift is 0, the derived one "
+            "a linear branch, b = 0 and Sigma = k Sigma_lin: the stated drift is 0, the derived "
+            "one "
             f"{derived.factor()}"
         ),
     )
@@ -370,7 +371,8 @@ def pre_rms_as_post_rms() -> Finding:
         claim_fails=correction.subs(point) != 0,
         correction_holds=vanishes(correction + stated_share() / 2 * R * spread_of_lengths(sigma)),
         witness=(
-            "a linear branch at lambda^2 = 1/2, R_ab = 1/2, where k = 1 - lambda^4 = 3/4: the drift is "
+            "a linear branch at lambda^2 = 1/2, R_ab = 1/2, where k = 1 - lambda^4 = 3/4: the "
+            "drift is "
             f"{(post + correction).subs(point)} with Pre-RMS and {post.subs(point)} with Post-RMS"
         ),
     )
@@ -581,7 +583,8 @@ def sandwich_without_correction() -> Finding:
             averaged_drift() - post_norm_drift(b, diffusion) + stated_share() / 2 * R * spread
         ),
         witness=(
-            "a linear branch at lambda^2 = 1/2, R_ab = 1/2: the diagonal of X . B still moves V_aa; "
+            "a linear branch at lambda^2 = 1/2, R_ab = 1/2: the diagonal of X . B still moves "
+            "V_aa; "
             f"the derived drift is {derived}, the stated one {stated}"
         ),
     )

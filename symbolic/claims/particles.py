@@ -1,4 +1,4 @@
-"""TITLE particles"""
+"""Claims on tokens as interacting particles: Gram flow, mean field, energies, gradients."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def _equiangular(unnormalised: bool) -> Finding:
     rate = 2 * off - 2 * diagonal * COSINE
     return proven(
         cancel(rate - rate_of_the_cosine(unnormalised)) == 0,
-        witness="Gram flow dV = M + M^T - (diag(M) 1^T + 1 diag(M)^T) V at V = (1-g) I + g 11^T, any N",
+        witness="Gram flow dV = M + M^T - (diag(M) 1^T + 1 diag(M)^T) V at V = (1-g) I + g 11^T, "
+        "any N",
     )
 
 
@@ -267,8 +268,10 @@ def _energy_identity(unnormalised: bool) -> Finding:
         expand((YY - XY**2) - projected_square().subs(XX, 1)) == 0,
         *cases,
         witness=(
-            "y = N^2 dE/dx is sum_j exp(beta <x, x_j>) x_j and the velocity a multiple of P_x y, where "
-            "<y, P_x y> = |P_x y|^2 on the sphere: any N and dimension; also the whole identity from "
+            "y = N^2 dE/dx is sum_j exp(beta <x, x_j>) x_j and the velocity a multiple of P_x y, "
+            "where "
+            "<y, P_x y> = |P_x y|^2 on the sphere: any N and dimension; also the whole identity "
+            "from "
             "the chain rule in inner products, N = 2, 3, 4"
         ),
     )
@@ -292,8 +295,10 @@ def energy_rate_increases() -> Finding:
         claim_fails=expand(slope + exp(BETA) / 2) == 0 and speed.subs(c, 0).is_positive,
         correction_holds=bool(factor.is_positive) and rate.subs(c, 1) == 0,
         witness=(
-            "two tokens at the cosine c: dE/dt = e^(2 beta c)(1 - c^2)/(2 (e^beta + e^(beta c))) is "
-            f"positive for -1 < c < 1 and 0 at c = 1, where its derivative by c is {slope}: it falls "
+            "two tokens at the cosine c: dE/dt = e^(2 beta c)(1 - c^2)/(2 (e^beta + e^(beta c))) "
+            "is "
+            f"positive for -1 < c < 1 and 0 at c = 1, where its derivative by c is {slope}: it "
+            "falls "
             "while c, and E, still grow. In general E is bounded, so the integral of dE/dt >= 0 is "
             "finite, and dE/dt, with a bounded derivative, tends to 0"
         ),
@@ -436,9 +441,9 @@ def energy_maximisers() -> Finding:
 
 # Claims on attention on the sphere as a gradient: of which function, and of which functional.
 #
-# f is the L_2 gradient of a functional of measures only if its derivative by the mass at y, K(x, y),
-# is symmetric up to functions of one argument (f may be changed by a constant, which moves nothing):
-# K(x, y) - K(y, x) = c(x) - c(y), so that its cyclic sum over any three points is zero.
+# f is the L_2 gradient of a functional of measures only if its derivative by the mass at y, K(x,
+# y), is symmetric up to functions of one argument (f may be changed by a constant, which moves
+# nothing): K(x, y) - K(y, x) = c(x) - c(y), so that its cyclic sum over any three points is zero.
 
 X, Y = (Matrix(symbols(f"{name}_1:4", real=True)) for name in "xy")
 REST = Symbol("rest", positive=True)
@@ -499,9 +504,12 @@ def sa_is_no_l2_gradient() -> Finding:
         cancel(apart + (1 - Q) ** 2 * (1 + Q) / Q) == 0,
         cyclic_sum(usa_kernel) == 0,
         witness=(
-            "the derivative of log Z(x) by the mass at y is e^(beta <x, y>)/Z(x). At mu = delta_(e_1) "
-            f"the cyclic sum over e_1, e_2, -e_1 is {apart} with q = e^-beta, and not 0 for any beta "
-            "> 0 and d >= 2, so it is symmetric not even up to functions of one argument. Without the "
+            "the derivative of log Z(x) by the mass at y is e^(beta <x, y>)/Z(x). At mu = "
+            "delta_(e_1) "
+            f"the cyclic sum over e_1, e_2, -e_1 is {apart} with q = e^-beta, and not 0 for any "
+            "beta "
+            "> 0 and d >= 2, so it is symmetric not even up to functions of one argument. Without "
+            "the "
             "denominator the sum is 0"
         ),
     )
@@ -684,8 +692,10 @@ def weighted_gradient_exercise() -> Finding:
         correction_holds=not any(differs_from_the_gradient(SYMMETRIC, n) for n in (2, 3))
         and with_v == 1,
         witness=(
-            "dE/dx_i = sum_j exp(beta <V x_i, x_j>) V x_j for symmetric V (2 and 3 tokens, symbols): "
-            "X. as printed is the gradient in the plain metric. In the metric of Z it is divided by "
+            "dE/dx_i = sum_j exp(beta <V x_i, x_j>) V x_j for symmetric V (2 and 3 tokens, "
+            "symbols): "
+            "X. as printed is the gradient in the plain metric. In the metric of Z it is divided "
+            "by "
             "Z_i, which is > 1. Tokens e_1, e_2 and V = [[2, 1], [1, 1]]: e_1 moves along e_2 by "
             f"{moved} as printed, {printed} by the printed metric, {with_v} (SA) if Z has V"
         ),
@@ -858,9 +868,12 @@ def attention_shapes() -> Finding:
         claim_fails=composed == [(k, k, k) for k in range(1, 5)],
         correction_holds=all(corrected_shape(n, d, k) == (n, d) for n, d, k in sizes),
         witness=(
-            "Q x^T needs l = d and K x needs l = n: of all sizes up to 4 the printed product exists "
-            f"for {len(composed)} of {len(sizes)}, those with n = d = l, and there Q, K and V would "
-            "mix the tokens. With Q, K in R^(l x d), as line 215 applies them to a token, it always "
+            "Q x^T needs l = d and K x needs l = n: of all sizes up to 4 the printed product "
+            "exists "
+            f"for {len(composed)} of {len(sizes)}, those with n = d = l, and there Q, K and V "
+            "would "
+            "mix the tokens. With Q, K in R^(l x d), as line 215 applies them to a token, it "
+            "always "
             "exists and has the shape of x"
         ),
     )

@@ -1,4 +1,4 @@
-"""TITLE proportional_limit"""
+"""Claims on softmax at 0, on the scaling of its terms, and on drift and diffusion."""
 
 from __future__ import annotations
 
@@ -154,7 +154,8 @@ def softmax_second_derivative() -> Finding:
         claim_fails=claimed_is_first and hessian.shape != (3, 3),
         correction_holds=correction,
         witness=(
-            "diag(s) - s s^T is the matrix of first derivatives (m = 3, any z); the second derivatives "
+            "diag(s) - s s^T is the matrix of first derivatives (m = 3, any z); the second "
+            "derivatives "
             f"are an array of shape {hessian.shape} with entry (0, 0, 0) = {hessian[0, 0, 0]} at 0"
         ),
     )
@@ -192,9 +193,11 @@ def softmax_hessian_matrix_formula() -> Finding:
             (_slice(jacobian, s, k) - hessian[k]).applyfunc(cancel).is_zero_matrix for k in range(3)
         ),
         witness=(
-            "m = 3: J s^T multiplies a 3 x 3 by a 1 x 3 matrix, s J^T a 3 x 1 by a 3 x 3 matrix; meant "
+            "m = 3: J s^T multiplies a 3 x 3 by a 1 x 3 matrix, s J^T a 3 x 1 by a 3 x 3 matrix; "
+            "meant "
             f"entry by entry, all entries at 0 are {entrywise[0, 0]}, but the first slice is "
-            f"{slices[0].tolist()}; with columns J e_k in place of J the formula is the k-th slice, at "
+            f"{slices[0].tolist()}; with columns J e_k in place of J the formula is the k-th "
+            "slice, at "
             "any z"
         ),
     )
@@ -327,7 +330,8 @@ def softmax_hessian_at_zero() -> Finding:
         *slices,
         expand(derivative_at_zero(i, j, k) - hessian_at_zero(*deltas)).simplify() == Integer(0),
         witness=(
-            "differentiated twice with the other tokens in one constant, for any m >= 3; all entries "
+            "differentiated twice with the other tokens in one constant, for any m >= 3; all "
+            "entries "
             "of all slices for m = 1..4; joint cumulants of one-hot vectors; m = 3, slice 1: "
             f"{slice_at_zero(3, 0).tolist()}"
         ),
@@ -645,7 +649,8 @@ def update_size_allows_sde() -> Finding:
         and not remaining.has(N)
         and limit(T * N * (fourth + 3 * variance**2), N, oo) == 0,
         witness=(
-            "the squares of T n updates of size at most C/n sum to at most C^2 T/n, which tends to 0: "
+            "the squares of T n updates of size at most C/n sum to at most C^2 T/n, which tends "
+            "to 0: "
             f"an ODE is left. For one token the variances sum to {remaining}"
         ),
     )
@@ -667,9 +672,12 @@ def euler_step_1_n() -> Finding:
         part_that_holds=same_moments,
         part_that_fails=third != 0 and ratio > Rational(1, 2),
         witness=(
-            "one token: mean and variance of a layer are those of an Euler-Maruyama step of length 1/n "
-            "and n times the third and fourth cumulants tend to 0, as convergence in law needs; but "
-            f"the third is {third} and not 0, so at finite n the laws differ; two tokens at gamma = "
+            "one token: mean and variance of a layer are those of an Euler-Maruyama step of "
+            "length 1/n "
+            "and n times the third and fourth cumulants tend to 0, as convergence in law needs; "
+            "but "
+            f"the third is {third} and not 0, so at finite n the laws differ; two tokens at gamma "
+            "= "
             f"1/2: a = {ratio} > 1/2, so that the SDE explodes in finite time with positive "
             "probability (`explosion-feller`)"
         ),
@@ -724,7 +732,8 @@ def relu_nu_printed() -> Finding:
         and printed.subs(wrong_sign) != derived.subs(wrong_sign),
         correction_holds=simplify(derived - (C_PLUS - C_MINUS) ** 2 * ARC) == 0,
         witness=(
-            "c_+ = c_- = 1 is a linear network, whose kernel is rho: nu = 0, but the printed one gives "
+            "c_+ = c_- = 1 is a linear network, whose kernel is rho: nu = 0, but the printed one "
+            "gives "
             f"{printed.subs(linear)} at rho = 0; at c_+ = 0, c_- = -1, rho = -1 it gives "
             f"{printed.subs(wrong_sign)} instead of {derived.subs(wrong_sign)}"
         ),

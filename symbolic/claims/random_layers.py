@@ -1,4 +1,4 @@
-"""TITLE random_layers"""
+"""Claims on layers with random values, heads and MLPs, and on speeds under norms."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ from symbolic.gaussian import isserlis
 
 # Claims on the sphere with Gaussian value matrices of mean 0, new in each layer.
 #
-# dx_i = P_i dW y_i and the correction that keeps |x_i| = 1, with y_i = sum_j w_ij x_j and entries of
-# dW of variance dt / d. R_ij = <x_i, x_j> and S_ij = <y_i, y_j> = (w R w^T)_ij.
+# dx_i = P_i dW y_i and the correction that keeps |x_i| = 1, with y_i = sum_j w_ij x_j and entries
+# of dW of variance dt / d. R_ij = <x_i, x_j> and S_ij = <y_i, y_j> = (w R w^T)_ij.
 
 D = Symbol("d", positive=True)
 R = Symbol("r", real=True)
@@ -238,8 +238,9 @@ def random_values_angle() -> Finding:
 
 # Claims in the abstract of arXiv 2601.21942: what noise does to one cluster and to antipodes.
 #
-# L. Fedorov, M. Sander, R. Elie, P. Marion, M. Lauriere, "Clustering in deep stochastic transformers"
-# (2026). The model is that of `random_values`, which proves the limit and the law of two tokens.
+# L. Fedorov, M. Sander, R. Elie, P. Marion, M. Lauriere, "Clustering in deep stochastic
+# transformers" (2026). The model is that of `random_values`, which proves the limit and the law of
+# two tokens.
 
 N, M, X = symbols("n m x", positive=True)
 """Numbers of tokens of two clusters; exp(beta)."""
@@ -303,8 +304,8 @@ def antipodal_formations() -> Finding:
 # Claims in the abstract of arXiv 2604.01978: weights drawn afresh in each layer and head.
 #
 # H. Koubbi, B. Geshkovski, P. Rigollet, "Homogenized transformers" (2026). A layer is N(x_i + eta
-# u_i), with u_i = (1/H) sum_h V_h y_i^h and y^h = w_h x. Scores have mean 0 and E s_ik s_jl = beta^2
-# R_ij R_kl. The law of u enters cosines by S = E[w R w^T], divided by H.
+# u_i), with u_i = (1/H) sum_h V_h y_i^h and y^h = w_h x. Scores have mean 0 and E s_ik s_jl =
+# beta^2 R_ij R_kl. The law of u enters cosines by S = E[w R w^T], divided by H.
 
 HEADS, HEAD, OTHER_HEAD = symbols("H h k", integer=True, positive=True)
 """The number of heads, and two of them."""
@@ -479,9 +480,10 @@ def clustering_mitigated() -> Finding:
 
 # Claims on the sphere with heads whose queries and keys are random, and with random MLPs.
 #
-# Given the first matrices of a layer its noise is Gaussian with the covariance S / d between tokens:
-# S = (1/H) sum_h w_h R w_h^T for heads, S = (1/p) sum_a phi(u_a) phi(u_a)^T for an MLP, where the u_a
-# are normal with the covariance R. Drift and bracket of R are those of `random_values`.
+# Given the first matrices of a layer its noise is Gaussian with the covariance S / d between
+# tokens: S = (1/H) sum_h w_h R w_h^T for heads, S = (1/p) sum_a phi(u_a) phi(u_a)^T for an MLP,
+# where the u_a are normal with the covariance R. Drift and bracket of R are those of
+# `random_values`.
 
 A, K, B = symbols("A K B", positive=True)
 """kappa(1) = E phi^2, kappa'(1) = E phi'^2, and S_01."""
@@ -547,26 +549,26 @@ def random_mlp_kernel() -> Finding:
     )
 
 
-def of_two_tokens_of_random_mlp() -> tuple[Expr, Expr]:
+def mlp_of_two_tokens() -> tuple[Expr, Expr]:
     """Return drift and bracket of the cosine r of two tokens with S = [[A, B], [B, A]]."""
     return of_two_tokens(Matrix([[A, B], [B, A]]))
 
 
 TOWARDS, ACROSS = B - R * A, A - R * B
 
-SLOPE_RANDOM_MLP = (D - 2) * TOWARDS / ACROSS + R
+MLP_SLOPE = (D - 2) * TOWARDS / ACROSS + R
 """g: the scale density in z = artanh r is exp(-int g)."""
 
 
 def random_mlp_two_tokens() -> Finding:
-    b, a = of_two_tokens_of_random_mlp()
+    b, a = mlp_of_two_tokens()
     p, q = P, Q
     values = {A: p**2 + q**2 + 2 * p * q * R, B: 2 * p * q + (p**2 + q**2) * R}
     return proven(
         vanishes(b - ((D - 2) * TOWARDS - R * ACROSS) / D),
         vanishes(a - 2 * (1 - R**2) * ACROSS / D),
-        vanishes(slope_in_z(b, a) - SLOPE_RANDOM_MLP),
-        vanishes(SLOPE_RANDOM_MLP.subs(values) - slope_in_z(*of_two_tokens())),
+        vanishes(slope_in_z(b, a) - MLP_SLOPE),
+        vanishes(MLP_SLOPE.subs(values) - slope_in_z(*of_two_tokens())),
     )
 
 
@@ -595,7 +597,7 @@ def last_dimension(kernel: Expr) -> Expr:
 
 
 def random_mlp_synchronises() -> Finding:
-    end = _at_one(SLOPE_RANDOM_MLP)
+    end = _at_one(MLP_SLOPE)
     n = Symbol("n", positive=True)
     return proven(
         simplify((A + K) * end - attraction_of_one_cluster()) == 0,
@@ -610,7 +612,7 @@ def random_mlp_synchronises() -> Finding:
 
 def random_mlp_attention() -> Finding:
     sigma, sign = Symbol("sigma", positive=True), Symbol("s", real=True)
-    b, a = of_two_tokens_of_random_mlp()
+    b, a = mlp_of_two_tokens()
     flow = 2 * sign * Rational(1, 2) * (1 - R**2)
     end = _at_one(simplify(slope_in_z(sigma**2 * b + flow, sigma**2 * a)))
     known = attraction_of_one_cluster() + 2 * sign * D / sigma**2
@@ -618,7 +620,7 @@ def random_mlp_attention() -> Finding:
 
 
 def random_mlp_antipode() -> Finding:
-    b, a = of_two_tokens_of_random_mlp()
+    b, a = mlp_of_two_tokens()
     there, half = Symbol("kappa_-1", real=True), Symbol("k", integer=True, nonnegative=True)
     # What a power r^n adds to kappa(1) + kappa(-1): for even and for odd n.
     even, odd = (1 + Integer(-1) ** (2 * half + rest) for rest in range(2))
@@ -626,7 +628,7 @@ def random_mlp_antipode() -> Finding:
     rate = cancel(a / (1 + R)).subs(ends)
     flipped = {R: -R, B: -B}
     return proven(
-        vanishes(SLOPE_RANDOM_MLP.subs(flipped, simultaneous=True) + SLOPE_RANDOM_MLP),
+        vanishes(MLP_SLOPE.subs(flipped, simultaneous=True) + MLP_SLOPE),
         vanishes(b.subs(ends).subs(there, -A)),
         vanishes(b.subs(ends) - (D - 1) * (A + there) / D),
         simplify(4 * b.subs(ends) / rate - (D - 1)) == 0,
@@ -683,17 +685,17 @@ def random_heads_scores() -> Finding:
 # A. Agazzi, G. Bruno, E. Mosig Garcia, S. Saviozzi, M. Romito, "Stochastic scaling limits and
 # synchronization by noise in deep transformer models" (2026).
 #
-# A wide MLP with fresh Gaussian weights is noise with S_ij = kappa(R_ij), kappa(r) = E phi(z) phi(w)
-# for standard normal z, w of covariance r, scaled to kappa(1) = 1. What decides is k = kappa'(1) =
-# E phi'^2 / E phi^2.
+# A wide MLP with fresh Gaussian weights is noise with S_ij = kappa(R_ij), kappa(r) = E phi(z)
+# phi(w) for standard normal z, w of covariance r, scaled to kappa(1) = 1. What decides is k =
+# kappa'(1) = E phi'^2 / E phi^2.
 
-SLOPE_MLP_NOISE = Symbol("k", positive=True)
+KERNEL_SLOPE = Symbol("k", positive=True)
 """kappa'(1)."""
 
 
 def at_end(end: int) -> tuple[Expr, Expr]:
     """Return the growth of 1 - r or, for odd activations, of 1 + r."""
-    kernel = end * (1 - SLOPE_MLP_NOISE * (1 - end * R))
+    kernel = end * (1 - KERNEL_SLOPE * (1 - end * R))
     return growth(Matrix([[1, kernel], [kernel, 1]]), end)
 
 
@@ -710,10 +712,10 @@ def synchronisation_by_noise() -> Finding:
     typical, other = at_end(1)[1], at_end(-1)[1]
     return imprecise(
         part_that_holds=vanishes(
-            D * typical + attraction_of_one_cluster().subs({A: 1, K: SLOPE_MLP_NOISE})
+            D * typical + attraction_of_one_cluster().subs({A: 1, K: KERNEL_SLOPE})
         )
-        and vanishes(typical.subs(SLOPE_MLP_NOISE, 1) + 2 / D),
-        part_that_fails=typical.subs({SLOPE_MLP_NOISE: 3, D: 8}) == 1 and vanishes(other - typical),
+        and vanishes(typical.subs(KERNEL_SLOPE, 1) + 2 / D),
+        part_that_fails=typical.subs({KERNEL_SLOPE: 3, D: 8}) == 1 and vanishes(other - typical),
     )
 
 
@@ -733,15 +735,15 @@ def powers_are_above_their_tangents() -> bool:
 
 
 def dissipation_of_energy_on_average() -> Finding:
-    kernel = 1 - SLOPE_MLP_NOISE * (1 - R)
+    kernel = 1 - KERNEL_SLOPE * (1 - R)
     speed = drift(PAIR, Matrix([[1, kernel], [kernel, 1]]), 0, 1)
-    bound = ((D - 3) - (D - 1) * SLOPE_MLP_NOISE) / D
+    bound = ((D - 3) - (D - 1) * KERNEL_SLOPE) / D
     surplus = expand(D * cancel(speed / (1 - R) - bound))
     value, weight = symbols("v q", positive=True)
     attention = 2 * value * weight * (1 - R**2)
     return proven(
         powers_are_above_their_tangents(),
-        vanishes(surplus - (1 - R) - SLOPE_MLP_NOISE * (1 - R**2)),
+        vanishes(surplus - (1 - R) - KERNEL_SLOPE * (1 - R**2)),
         vanishes(at_end(1)[0] + bound),
         vanishes(cancel(attention / (1 - R)).subs({R: 1, weight: Integer(1) / 2}) - 2 * value),
     )
@@ -759,7 +761,7 @@ def coercive_activations() -> Finding:
                 (cos(s * z), s**2 * tanh(s**2)),
             )
         ],
-        vanishes(factor(at_end(1)[0].subs(SLOPE_MLP_NOISE, 1)) - 2 / D),
+        vanishes(factor(at_end(1)[0].subs(KERNEL_SLOPE, 1)) - 2 / D),
     )
 
 
@@ -883,7 +885,7 @@ def normalisation_exponential() -> Finding:
     )
 
 
-def growth_of_normalisation_speeds(scheme: str) -> Expr:
+def growth_of_scheme(scheme: str) -> Expr:
     """Return d log r / dg of SA as a function of g."""
     _, _, divisor, grown = SCHEMES[scheme]
     ratio = (grown * divisor / LENGTH).subs(ALONG, with_softmax(along()))
@@ -891,10 +893,7 @@ def growth_of_normalisation_speeds(scheme: str) -> Expr:
 
 
 def normalisation_powers() -> Finding:
-    weighted = [
-        cancel(growth_of_normalisation_speeds(scheme) * (1 - COSINE))
-        for scheme in ("Pre-LN", "Peri-LN")
-    ]
+    weighted = [cancel(growth_of_scheme(scheme) * (1 - COSINE)) for scheme in ("Pre-LN", "Peri-LN")]
     return proven(
         cancel(weighted[0] - weighted[1]) == 0,
         cancel(weighted[0] - with_softmax(along() / (2 * Q * (1 + (COUNT - 1) * COSINE)))) == 0,

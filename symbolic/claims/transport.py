@@ -1,4 +1,4 @@
-"""TITLE transport"""
+"""Claims on optimal transport: continuity, kinetic energy, Wasserstein gradients and flows."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def continuity_equation() -> Finding:
 # Claims on continuity equation and least kinetic energy (Benamou and Brenier, 2000).
 #
 # Exact cases: Gaussians on the line, whose W2 is (m_1 - m_0)^2 + (s_1 - s_0)^2 and whose velocity
-# along a path (m, s) of means and deviations is m' + (x - m) s'/s; and points and arcs on the circle.
+# along a path (m, s) of means and deviations is m' + (x - m) s'/s; and points and arcs on the
+# circle.
 
 T = Symbol("t", nonnegative=True)
 X = Symbol("x", real=True)
@@ -266,11 +267,15 @@ def benamou_brenier() -> Finding:
         and bool(steady > Rational(1, 4))
         and expand(diff(X / 2, X) * speed - speed) != 0,
         witness=(
-            "Gaussians on the line: the geodesic has int int p |b|^2 = (m_1 - m_0)^2 + (s_1 - s_0)^2 = "
-            "W_2^2, every detour more; points (all orders and windings) and arcs on the circle too. "
+            "Gaussians on the line: the geodesic has int int p |b|^2 = (m_1 - m_0)^2 + (s_1 - "
+            "s_0)^2 = "
+            "W_2^2, every detour more; points (all orders and windings) and arcs on the circle "
+            "too. "
             "The mean of the kinetic energy |b|^2/2 is half of it; and fields without time do not "
-            f"suffice: from N(0, 1) to N(0, 1/4) -log(2) x costs {steady} = {steady.evalf(4)} > 1/4, "
-            "and every other more than 1/4, since the least cost needs the increasing map x -> x/2 and "
+            f"suffice: from N(0, 1) to N(0, 1/4) -log(2) x costs {steady} = {steady.evalf(4)} > "
+            "1/4, "
+            "and every other more than 1/4, since the least cost needs the increasing map x -> "
+            "x/2 and "
             "one speed along each path, but a flow without time with this map has b(x/2) = b(x)/2"
         ),
     )
@@ -310,10 +315,14 @@ def gradient_fields_suffice() -> Finding:
         and simplify(hamilton_jacobi) == 0,
         part_that_fails=bool(steady > Rational(1, 4)),
         witness=(
-            "a field grad phi + w with div(p w) = 0 has the energy of grad phi plus that of w, since "
-            "int p <grad phi, w> = 0 (Euler operator, 2 and 3 dimensions). But phi must depend on t: "
-            "from N(0, 1) to N(0, 1/4) phi_t = -x^2/(2 (2 - t)) attains 1/4, and phi = -log(2) x^2/2 "
-            f"costs {steady.evalf(4)}. No phi without time attains it: each particle would need one "
+            "a field grad phi + w with div(p w) = 0 has the energy of grad phi plus that of w, "
+            "since "
+            "int p <grad phi, w> = 0 (Euler operator, 2 and 3 dimensions). But phi must depend on "
+            "t: "
+            "from N(0, 1) to N(0, 1/4) phi_t = -x^2/(2 (2 - t)) attains 1/4, and phi = -log(2) "
+            "x^2/2 "
+            f"costs {steady.evalf(4)}. No phi without time attains it: each particle would need "
+            "one "
             "speed, at s both s/2 (started there) and s (ending there)"
         ),
     )
@@ -377,8 +386,10 @@ def monge_problem() -> Finding:
         part_that_holds=len(between_pairs) == 2 and all(len(m) == 2 for m in between_pairs),
         part_that_fails=not list(maps(POINT, PAIR)),
         witness=(
-            f"of the maps of atoms {len(between_pairs)} transport one pair of equal masses to another; "
-            "none transports a point mass to such a pair, and the infimum is over the empty set. A map "
+            f"of the maps of atoms {len(between_pairs)} transport one pair of equal masses to "
+            "another; "
+            "none transports a point mass to such a pair, and the infimum is over the empty set. "
+            "A map "
             "T: X -> Y is meant (X x Y is a set, no map), and the infimum need not be attained"
         ),
     )
@@ -447,11 +458,14 @@ def kantorovich_relaxation() -> Finding:
         *facts,
         couples(product_plan, POINT, PAIR) and not list(maps(POINT, PAIR)),
         witness=(
-            "(x, T(x)) is a coupling if T#mu = nu, with the cost int c(x, T(x)) mu(dx): its marginals "
+            "(x, T(x)) is a coupling if T#mu = nu, with the cost int c(x, T(x)) mu(dx): its "
+            "marginals "
             "are mu and T#mu. So the infimum over couplings is at most that over maps. For m and n "
-            "atoms, symbols, any masses, costs and T: sums over rows and columns, and the cost. For "
+            "atoms, symbols, any masses, costs and T: sums over rows and columns, and the cost. "
+            "For "
             "all laws the same by the change of variables int f d(S#mu) = int f o S dmu. Couplings "
-            "are more, and always exist: a point mass and a pair have their product, and no map. The "
+            "are more, and always exist: a point mass and a pair have their product, and no map. "
+            "The "
             f"{len(facts) // 2} maps from four atoms to three agree"
         ),
     )
@@ -499,9 +513,12 @@ def wasserstein_distance() -> Finding:
         and not triangle_holds(Integer(2), root=False)
         and bool(2 * small < 1),
         witness=(
-            "on the line, three atoms and p = 1, 3/2, 2, 3: the increasing pairing is the best of all, "
-            "and W_p, the root, satisfies the triangle inequality. The minimum itself does not: for "
-            f"points at 0, 1, 2 and p = 2 it is {points[1]} > {points[0]} + {points[0]}; and the cost "
+            "on the line, three atoms and p = 1, 3/2, 2, 3: the increasing pairing is the best of "
+            "all, "
+            "and W_p, the root, satisfies the triangle inequality. The minimum itself does not: "
+            "for "
+            f"points at 0, 1, 2 and p = 2 it is {points[1]} > {points[0]} + {points[0]}; and the "
+            "cost "
             "is d^p, not the distance d. Below p = 1 W_p fails: 1 > "
             f"{small} + {small} for point masses at 0, 1 and their mean"
         ),
@@ -533,8 +550,10 @@ def brenier_velocity() -> Finding:
         and energy(velocity, Integer(0), deviation) == quarter,
         witness=(
             "from N(0, 1) to N(0, 1/4) the optimal field is b_t = -x/(2 - t), with the concave "
-            "potential -x^2/(2 (2 - t)). No convex phi works: (|x - y|^2)' = 2 <x - y, grad phi(x) - "
-            "grad phi(y)> >= 0, so particles never approach. A field without time costs more: -log(2) "
+            "potential -x^2/(2 (2 - t)). No convex phi works: (|x - y|^2)' = 2 <x - y, grad "
+            "phi(x) - "
+            "grad phi(y)> >= 0, so particles never approach. A field without time costs more: "
+            "-log(2) "
             f"x costs {steady.evalf(4)} > W_2^2 = 1/4. The map is x/2 = (x^2/4)', x^2/4 convex"
         ),
     )
@@ -544,8 +563,8 @@ def brenier_velocity() -> Finding:
 #
 # For functions h_i = -div(p grad phi_i) of integral zero the inner product at the density p is
 # <h_1, h_2>_p = int p <grad phi_1, grad phi_2> (F. Otto, Comm. Partial Differential Equations 26,
-# 2001). All identities are integrations by parts, decided by `is_divergence` for undetermined p, phi
-# and first variation psi.
+# 2001). All identities are integrations by parts, decided by `is_divergence` for undetermined p,
+# phi and first variation psi.
 
 Density = Callable[[Expr, tuple[Symbol, ...]], Expr]
 """The integrand of f as a function of the density and the position."""
@@ -712,7 +731,8 @@ def potential_energy_l2_gradient() -> Finding:
         claim_fails=rate != printed,
         correction_holds=rate == correct,
         witness=(
-            f"u(x) = x^2 and p(x) = 2 (1 + x)/3 on [0, 1], changed by x - 1/2: f changes at the rate "
+            "u(x) = x^2 and p(x) = 2 (1 + x)/3 on [0, 1], changed by x - 1/2: f changes at the "
+            "rate "
             f"{rate}; int u(x) (x - 1/2) = {correct}, int u(p(x)) (x - 1/2) = {printed}"
         ),
     )
