@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from symbolic.claims.book import PAPERS, Entry, judge_all, select
-from symbolic.claims.coverage import DOCUMENTS, Document, rows
-from symbolic.claims.ledger import Verdict
+from symbolic.claims.ledger import DOCUMENTS, PAPERS, Document, Entry, Verdict, judged, select
+from symbolic.claims.text import judging
 
 SECTIONS: Mapping[str, tuple[Verdict, ...]] = {
     "Wrong": (Verdict.FALSE,),
@@ -37,7 +36,7 @@ def papers_page() -> str:
             "| statement | verdict | instead, or why not | claim |",
             "| --- | --- | --- | --- |",
         ]
-        for entry in judge_all(select(source)):
+        for entry in map(judged, select(source)):
             claim, verdict = entry.claim, entry.finding.verdict
             note = entry.finding.witness if verdict is Verdict.NOT_JUDGED else claim.corrected
             lines.append(_row(claim.statement, verdict.value, note, f"`{claim.key}`"))
@@ -46,15 +45,15 @@ def papers_page() -> str:
 
 
 def _document(document: Document) -> Iterator[str]:
-    entries = sorted(judge_all(select(document.name)), key=lambda e: _places(e, document))
+    entries = sorted(map(judged, select(document.name)), key=lambda e: _places(e, document))
     yield from (f"## {document.name}: {document.title}", "")
     words = {entry.claim.key: WORDS[entry.finding.verdict] for entry in entries}
-    judged = [
-        f"{str(row.passage).partition(':')[2]} {', '.join(words[key] for key in row.keys)}"
-        for row in rows(document.name)
-        if row.keys
+    lines = [
+        f"{str(row.passage).partition(':')[2]} {', '.join(words[x.key] for x in judging(row))}"
+        for row in document.rows
+        if not row.content
     ]
-    yield from (f"Every judged line: {'; '.join(judged)}. The others state nothing.", "")
+    yield from (f"Every judged line: {'; '.join(lines)}. The others state nothing.", "")
     for title, verdicts in SECTIONS.items():
         chosen = [entry for entry in entries if entry.finding.verdict in verdicts]
         if chosen:
