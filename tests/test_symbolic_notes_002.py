@@ -110,7 +110,12 @@ WRONG: list[tuple[ModuleType, str, object, tuple[str, ...]]] = [
         lambda depth, normalise_the_sum: [5] + [1] * depth,
         ("layer-norm-prevents-explosion",),
     ),
-    (bilinear_forms, "average", lambda x, y: x, ("velocity-printed-as-position",)),
+    (
+        bilinear_forms,
+        "token_velocity",
+        lambda tokens, i: Matrix(tokens[i]),
+        ("velocity-printed-as-position",),
+    ),
     (bilinear_forms, "projected", lambda x, y: y, ("velocity-printed-as-second-token",)),
     (bilinear_forms, "speed_of_two_sublayers", lambda: M(A(X)), ("mlp-in-between",)),
     (bilinear_forms, "relu", lambda x: x, ("mlp-of-each-head",)),

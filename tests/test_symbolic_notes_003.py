@@ -112,7 +112,7 @@ def transposed() -> Any:
         ("scores-homogeneous-coordinates", bilinear_forms, "OMEGA", SWAPPED),
         ("scores-are-biaffine", bilinear_forms, "score", lambda x, y: x + y),
         ("scores-as-bilinear-form", bilinear_forms, "OMEGA", SWAPPED),
-        ("scores-as-bilinear-form", bilinear_forms, "_shapes_agree", lambda: True),
+        ("scores-as-bilinear-form", bilinear_forms, "_exists", lambda _formula: True),
         # Normalised by the squares of the lengths.
         ("scores-best-rank-one-form", bilinear_forms, "sqrt", lambda x: x),
         # Every derivative of one sign: then descent would raise all scores.
