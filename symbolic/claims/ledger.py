@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -97,7 +98,9 @@ class Claim:
 
     `latex` and `instead_latex` are the formulas of a claim that the notes do not print; the
     passages of the others quote them. `witness` is that of the row, unless the check returns one,
-    `why` the reason in one line, and `test` the test in ``tests/`` that shows it.
+    `why` the reason in one line, and `test` the test in ``tests/`` that shows it. `method` says how
+    a proven claim is: "proven" if the machine does the whole, for symbolic sizes, and "identities
+    verified" if the words of the witness carry the last step.
     """
 
     key: str
@@ -112,6 +115,7 @@ class Claim:
     why: str = ""
     witness: str = ""
     test: str = ""
+    method: str = ""
 
     @property
     def formula(self) -> str:
@@ -257,7 +261,7 @@ def _name(key: str) -> str:
 def _claim(name: str, key: str, row: Mapping[str, Any], check: Any) -> Claim:
     given = {
         "corrected": "instead", "corrected_latex": "instead_latex", "latex": "latex",
-        "why": "why", "witness": "witness", "test": "test",
+        "why": "why", "witness": "witness", "test": "test", "method": "method",
     }  # fmt: skip
     words = {to: row[of] for to, of in given.items() if of in row}
     passages = tuple(Passage.at(*place) for place in row.get("printed", ()))
@@ -338,8 +342,17 @@ def judge(claim: Claim) -> Entry:
     return Entry(claim, Finding(found.verdict, found.witness or claim.witness))
 
 
-judged = cache(judge)
-"""The same, once in a process."""
+_FEW = 12
+"""Claims for which other processes take longer to start than they save."""
+
+
+def judge_all(claims: Sequence[Claim]) -> Iterator[Entry]:
+    """Run the checks, many of them on all processors, and yield the entries in this order."""
+    if len(claims) <= _FEW:
+        yield from map(judge, claims)
+        return
+    with ProcessPoolExecutor() as pool:
+        yield from pool.map(judge, claims)
 
 
 def problems(claims: Sequence[Claim]) -> list[str]:

@@ -26,6 +26,8 @@ def as_text(entry: Entry) -> str:
         lines.append(_paragraph("instead", claim.corrected))
     label = "reason" if finding.verdict is Verdict.NOT_JUDGED else "witness"
     lines.append(_paragraph(label, finding.witness))
+    if claim.method and not entry.changed:
+        lines.append(_paragraph("method", f"{claim.method}: the witness carries the last step"))
     if claim.test:
         lines.append(_paragraph("test", f"tests/{claim.test}"))
     return "\n".join(lines)
@@ -37,6 +39,13 @@ def summary(entries: Sequence[Entry]) -> str:
     changed = [entry.claim.key for entry in entries if entry.changed]
     ending = f"VERDICTS CHANGED: {', '.join(changed)}" if changed else "no verdict has changed"
     text = f"{len(entries)} claim{'s' if len(entries) != 1 else ''}: {_counts(entries)}; {ending}"
+    proven = [x for x in entries if x.finding.verdict is Verdict.PROVEN]
+    words = sum(bool(x.claim.method) for x in proven)
+    if words:
+        text += (
+            f"\nof the proven {len(proven) - words} by the machine alone; in {words} it verifies "
+            "identities, and words carry the last step"
+        )
     if not 0 < len(of_notes) < len(entries):
         return text
     return f"{text}\n{len(of_notes)} of these are statements of the notes: {_counts(of_notes)}"
