@@ -137,8 +137,8 @@ SYMBOLS = [
     Mutant(
         "ito-second-order-doubled",
         _ITO,
-        "diff(slope, entry) / 2",
-        "diff(slope, entry)",
+        "hessian(function, self.entries)).trace() / 2",
+        "hessian(function, self.entries)).trace()",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[explosion-rest-of-v]",),
     ),
     Mutant(
