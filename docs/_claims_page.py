@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from symbolic.claims.ledger import DOCUMENTS, PAPERS, Document, Entry, Verdict, judged, select
+from symbolic.claims.ledger import DOCUMENTS, PAPERS, Document, Entry, Verdict, judge_all, select
 from symbolic.claims.text import judging
 
 SECTIONS: Mapping[str, tuple[Verdict, ...]] = {
@@ -36,7 +36,7 @@ def papers_page() -> str:
             "| statement | verdict | instead, or why not | claim |",
             "| --- | --- | --- | --- |",
         ]
-        for entry in map(judged, select(source)):
+        for entry in judge_all(select(source)):
             claim, verdict = entry.claim, entry.finding.verdict
             note = entry.finding.witness if verdict is Verdict.NOT_JUDGED else claim.corrected
             lines.append(_row(claim.statement, verdict.value, note, f"`{claim.key}`"))
@@ -45,7 +45,7 @@ def papers_page() -> str:
 
 
 def _document(document: Document) -> Iterator[str]:
-    entries = sorted(map(judged, select(document.name)), key=lambda e: _places(e, document))
+    entries = sorted(judge_all(select(document.name)), key=lambda e: _places(e, document))
     yield from (f"## {document.name}: {document.title}", "")
     words = {entry.claim.key: WORDS[entry.finding.verdict] for entry in entries}
     lines = [

@@ -15,7 +15,7 @@ from symbolic.claims.ledger import (
     SOURCES,
     Verdict,
     claims,
-    judged,
+    judge_all,
     lines_of,
     notes,
     problems,
@@ -217,7 +217,7 @@ def claims_command(
         where = f" at source={source!r}" if source else ""
         raise _Refusal(f"only={only!r}: no claim{where} has such a key")
     entries = []
-    for entry in map(judged, chosen):
+    for entry in judge_all(chosen):
         if wanted is not None and entry.finding.verdict is not wanted:
             continue
         entries.append(entry)
@@ -237,7 +237,7 @@ for _command in main.commands.values():
 
 def _print_coverage(folder: Path | None) -> int:
     """Print the table of the notes, what is incomplete, and a summary; return the exit status."""
-    entries = [judged(claim) for claim in notes()]
+    entries = list(judge_all(notes()))
     verdicts = {entry.claim.key: entry.finding.verdict for entry in entries}
     wrong = problems(notes())
     try:

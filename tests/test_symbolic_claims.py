@@ -11,14 +11,14 @@ from sympy import symbols
 
 from symbolic.blocks import ShapedAttention
 from symbolic.claims import bilinear_forms, ledger, particles, proportional_limit, random_layers
-from symbolic.claims.ledger import Entry, Verdict, claims, judge, judged
+from symbolic.claims.ledger import Entry, Verdict, claims, judge
 from symbolic.claims.text import as_latex, as_text, summary
 from tests.ledger import named, turned
 
 
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.key)
 def test_the_verdict_is_the_one_on_record(claim: Any) -> None:
-    entry = judged(claim)
+    entry = judge(claim)
     assert not entry.changed, entry.finding
     assert entry.finding.witness
 
