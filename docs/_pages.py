@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 from _attentions import attentions, explosions
+from _claims_page import authors_page, papers_page
 from _families import supported_models
 
 from shaped_attention.commands.main import main as package_command
-from symbolic.claims.authors_page import authors_page, papers_page
-from symbolic.claims.book import OTHERS, PAPERS, Entry, as_text, judge_all, summary
-from symbolic.claims.coverage import DOCUMENTS
+from symbolic.claims.ledger import DOCUMENTS, PAPERS, Entry, claims, judge_all
+from symbolic.claims.text import as_text, summary
 from symbolic.commands import main as symbolic_command
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,9 +80,9 @@ def gallery() -> str:
 
 def ledger() -> str:
     """Return every claim with its verdict: a section for each document and other source."""
-    entries = list(judge_all())
+    entries = list(judge_all(claims()))
     by_source: dict[str, list[Entry]] = {}
-    keys = {claim.key: source for source, claims in OTHERS.items() for claim in claims}
+    keys = {claim.key: claim.source for claim in claims() if not claim.passages}
     for entry in entries:
         passages = entry.claim.passages
         source = passages[0].document if passages else keys[entry.claim.key]

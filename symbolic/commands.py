@@ -11,25 +11,25 @@ from typing import Any
 import click
 
 from symbolic.blocks import ShapedAttention, ShapedMLP
-from symbolic.claims.book import (
-    CLAIMS,
-    NOTES,
+from symbolic.claims.ledger import (
     SOURCES,
-    as_latex,
-    as_text,
+    Verdict,
+    claims,
     judge_all,
     lines_of,
-    select,
-    summary,
-)
-from symbolic.claims.coverage import (
-    coverage_summary,
+    notes,
     problems,
     problems_with_documents,
+    select,
+)
+from symbolic.claims.text import (
+    as_latex,
+    as_text,
+    coverage_summary,
+    summary,
     table,
     without_statement,
 )
-from symbolic.claims.ledger import Verdict
 from symbolic.closed_forms import closed_form_in_words
 from symbolic.display import diffusion_entries, drift_entries, equation
 from symbolic.expansion import expand_attention
@@ -174,6 +174,7 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
 )
 @click.option(
     "--notes",
+    "folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="With --coverage: compare digests and quotations with the documents in this folder.",
 )
@@ -183,7 +184,7 @@ def claims_command(
     source: str | None,
     verdict: str | None,
     coverage: bool,
-    notes: Path | None,
+    folder: Path | None,
 ) -> None:
     """Judge every claim of the notes, papers, exact laws and architectures, and print the ledger.
 
@@ -193,13 +194,13 @@ def claims_command(
     if coverage:
         if in_latex or only or source or verdict:
             raise _Refusal("--coverage takes no other option than --notes")
-        sys.exit(_print_coverage(notes))
-    if notes:
+        sys.exit(_print_coverage(folder))
+    if folder:
         raise _Refusal("--notes needs --coverage")
     try:
         chosen = [
             claim
-            for claim in (CLAIMS if source is None else select(source))
+            for claim in (claims() if source is None else select(source))
             if only is None or only.lower() in claim.key
         ]
         wanted = None if verdict is None else Verdict(verdict.lower())
@@ -234,19 +235,19 @@ for _command in main.commands.values():
     _command.short_help = (_command.help or "").partition("\n\n")[0]
 
 
-def _print_coverage(notes: Path | None) -> int:
+def _print_coverage(folder: Path | None) -> int:
     """Print the table of the notes, what is incomplete, and a summary; return the exit status."""
-    entries = list(judge_all(NOTES))
+    entries = list(judge_all(notes()))
     verdicts = {entry.claim.key: entry.finding.verdict for entry in entries}
-    wrong = problems(CLAIMS)
+    wrong = problems(notes())
     try:
-        wrong += problems_with_documents(NOTES, notes) if notes else []
+        wrong += problems_with_documents(notes(), folder) if folder else []
     except FileNotFoundError as error:
         raise _Refusal(str(error)) from None
     wrong += [f"{entry.claim.key}: VERDICT CHANGED" for entry in entries if entry.changed]
     for line in (*table(verdicts), "", *wrong):
         click.echo(line)
-    compared = " and equal to the documents" if notes else ""
+    compared = " and equal to the documents" if folder else ""
     status = f"INCOMPLETE: {len(wrong)} problems" if wrong else f"complete{compared}"
     click.echo(f"{coverage_summary(verdicts)}; {status}")
     return 1 if wrong else 0

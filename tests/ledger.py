@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from symbolic.claims import CLAIMS, Claim, Verdict, judge
+from symbolic.claims.ledger import Claim, Verdict, claims, judge
 
 
 def named(key: str) -> Claim:
-    return next(claim for claim in CLAIMS if claim.key == key)
+    return next(claim for claim in claims() if claim.key == key)
 
 
 def verdict(key: str) -> Verdict:

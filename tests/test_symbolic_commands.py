@@ -13,7 +13,7 @@ from sympy import expand, sympify
 import symbolic as sy
 from symbolic import commands
 from symbolic import proof as proof_module
-from symbolic.claims import CLAIMS, Verdict
+from symbolic.claims.ledger import Verdict, claims
 from symbolic.commands import main
 
 
@@ -175,8 +175,9 @@ def test_claims() -> None:
 
 def test_a_changed_verdict_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: another verdict on record."""
-    claims = [replace(CLAIMS[0], expected=Verdict.FALSE), *CLAIMS[1:3]]
-    monkeypatch.setattr(commands, "CLAIMS", claims)
+    first, *rest = claims()[:3]
+    changed = (replace(first, expected=Verdict.FALSE), *rest)
+    monkeypatch.setattr(commands, "claims", lambda: changed)
     for options in ((), ("--latex",)):
         status, text = run("claims", *options)
         assert status == 1

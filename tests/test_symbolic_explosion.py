@@ -11,15 +11,18 @@ from sympy import Rational, Symbol
 
 from symbolic.algebra import symbolic_covariance
 from symbolic.blocks import ShapedAttention
-from symbolic.claims import (
-    explosion_bounds,
-    explosion_coordinates,
-    explosion_equations,
-    explosion_law,
+from symbolic.claims import explosion
+from symbolic.claims.explosion import (
+    GAP,
+    PULL,
+    RATIO,
+    SHARE,
+    LiveToken,
+    at_live_token,
+    has_law,
+    one_live_token,
+    two_tokens,
 )
-from symbolic.claims.explosion_equations import GAP, has_law, one_live_token, two_tokens
-from symbolic.claims.explosion_law import PULL, RATIO
-from symbolic.claims.live_token import SHARE, LiveToken, at_live_token
 from symbolic.series import HALF
 from tests.ledger import turned
 
@@ -41,8 +44,8 @@ def test_two_tokens_under_a_mask_have_no_equation_for_u_alone() -> None:
 
 def test_groups_of_tokens_need_full_attention() -> None:
     """Negative control: under a causal mask copies of a token see different numbers of tokens."""
-    assert explosion_equations.repeats(2, ShapedAttention())
-    assert not explosion_equations.repeats(2, ShapedAttention(mask="causal"))
+    assert explosion.repeats(2, ShapedAttention())
+    assert not explosion.repeats(2, ShapedAttention(mask="causal"))
 
 
 @pytest.mark.parametrize("name", ["alpha", "delta", "rate"])
@@ -57,46 +60,44 @@ def test_a_wrong_coefficient_of_one_live_token_is_seen(name: str) -> None:
 def test_the_live_token_counts_those_that_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: one token more in its row."""
     three = Rational(3)
-    assert explosion_equations.live_token_holds(3, 1, "causal", three)
+    assert explosion.live_token_holds(3, 1, "causal", three)
     right = one_live_token
-    monkeypatch.setattr(
-        explosion_equations, "one_live_token", lambda p, heads: right(1 / (1 / p + 1), heads)
-    )
-    assert not explosion_equations.live_token_holds(3, 1, "causal", three)
-    assert not explosion_equations.live_token_holds(3, 1, None, three)
+    monkeypatch.setattr(explosion, "one_live_token", lambda p, heads: right(1 / (1 / p + 1), heads))
+    assert not explosion.live_token_holds(3, 1, "causal", three)
+    assert not explosion.live_token_holds(3, 1, None, three)
 
 
 def test_a_wrong_rate_of_the_mlp_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explosion_equations, "MLP_GAMMA", 2 * explosion_equations.MLP_GAMMA)
+    monkeypatch.setattr(explosion, "MLP_GAMMA", 2 * explosion.MLP_GAMMA)
     assert turned("explosion-live-token-mlp")
 
 
 @pytest.mark.parametrize("name", ["alpha", "delta", "rate"])
 def test_a_wrong_law_of_the_rest_of_v_is_seen(name: str) -> None:
     wrong = replace(two_tokens(1), **{name: NEARLY * getattr(two_tokens(1), name)})
-    assert not explosion_equations.rest_of_two_tokens(ShapedAttention(), wrong)
-    assert explosion_equations.determinant_drift(ShapedAttention(), wrong) != 0
+    assert not explosion.rest_of_two_tokens(ShapedAttention(), wrong)
+    assert not explosion.determinant_holds(ShapedAttention(), wrong)
 
 
 def test_wrong_scale_densities_are_seen() -> None:
-    law = explosion_law
+    law = explosion
     assert law.solves_scale_equation(law.scale_slope())
     assert not law.solves_scale_equation(law.scale_slope(PULL + HALF))
     assert not law.solves_scale_equation(NEARLY * law.scale_slope())
 
 
 def test_wrong_parameters_of_the_probability_are_seen() -> None:
-    slope = explosion_law.scale_slope()
+    slope = explosion.scale_slope()
     right = (HALF + PULL, RATIO - HALF)
     for wrong in (right[::-1], (HALF, RATIO - HALF), (HALF + PULL, RATIO), (1 + PULL, RATIO - 1)):
-        assert explosion_law.beta_slope(*right).equals(slope)
-        assert not explosion_law.beta_slope(*wrong).equals(slope)
+        assert explosion.beta_slope(*right).equals(slope)
+        assert not explosion.beta_slope(*wrong).equals(slope)
 
 
 def test_a_wrong_number_of_degrees_of_freedom_is_seen() -> None:
-    slope = explosion_law.scale_slope(PULL * 0)
-    assert explosion_law.student_slope(2 * RATIO - 1).equals(slope)
-    assert not explosion_law.student_slope(2 * RATIO).equals(slope)
+    slope = explosion.scale_slope(PULL * 0)
+    assert explosion.student_slope(2 * RATIO - 1).equals(slope)
+    assert not explosion.student_slope(2 * RATIO).equals(slope)
 
 
 @pytest.mark.parametrize(
@@ -114,16 +115,16 @@ def test_another_equation_of_u_changes_the_verdict(
     key: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: drift or squared noise 1 percent too small."""
-    wrong = NEARLY * getattr(explosion_law, name)
-    monkeypatch.setattr(explosion_law, name, wrong)
+    wrong = NEARLY * getattr(explosion, name)
+    monkeypatch.setattr(explosion, name, wrong)
     if name == "VARIATION":
-        monkeypatch.setattr(explosion_coordinates, name, wrong)
+        monkeypatch.setattr(explosion, name, wrong)
     assert turned(key)
 
 
 def test_another_scale_changes_the_test_of_feller(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = explosion_law.scale_slope
-    monkeypatch.setattr(explosion_law, "scale_slope", lambda: NEARLY * right())
+    right = explosion.scale_slope
+    monkeypatch.setattr(explosion, "scale_slope", lambda: NEARLY * right())
     for key in ("explosion-feller", "explosion-probability"):
         assert turned(key), key
 
@@ -131,65 +132,65 @@ def test_another_scale_changes_the_test_of_feller(monkeypatch: pytest.MonkeyPatc
 def test_another_ratio_changes_the_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the noise of the scores twice as strong."""
     right = two_tokens
-    monkeypatch.setattr(explosion_law, "two_tokens", lambda heads: right(heads / 2))
+    monkeypatch.setattr(explosion, "two_tokens", lambda heads: right(heads / 2))
     for key in ("explosion-threshold", "explosion-student"):
         assert turned(key), key
 
 
 def test_the_mean_of_the_logarithm_is_critical(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: at a = 1/4 the corrected statement does not hold."""
-    monkeypatch.setattr(explosion_coordinates, "HALF", Rational(1, 4))
+    monkeypatch.setattr(explosion, "HALF", Rational(1, 4))
     assert turned("explosion-mean-log")
 
 
 def test_wrong_hypergeometric_functions_are_seen() -> None:
     kappa = Symbol("kappa", positive=True)
     second, third = kappa + 1 - RATIO - PULL, 2 * kappa + HALF - PULL
-    assert explosion_law.solves_killed_equation(kappa, second, third, kappa)
+    assert explosion.solves_killed_equation(kappa, second, third, kappa)
     for wrong in (
         (kappa, second + 1, third),
         (kappa, second, third + PULL),
         (kappa + 1, second, third),
     ):
-        assert not explosion_law.solves_killed_equation(*wrong, kappa)
+        assert not explosion.solves_killed_equation(*wrong, kappa)
 
 
 def test_the_pull_of_the_mlp_is_sharp() -> None:
-    assert explosion_bounds.pull_is_bounded(explosion_bounds.PULL)
-    assert not explosion_bounds.pull_is_bounded(NEARLY * explosion_bounds.PULL)
+    assert explosion.pull_is_bounded(explosion.BOUND_ON_PULL)
+    assert not explosion.pull_is_bounded(NEARLY * explosion.BOUND_ON_PULL)
 
 
 def test_another_mlp_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explosion_bounds, "SHAPE", 2 * explosion_bounds.SHAPE)
+    monkeypatch.setattr(explosion, "SHAPE", 2 * explosion.SHAPE)
     assert turned("explosion-mlp-bounds")
 
 
 def test_a_smaller_erf_is_no_bound() -> None:
     """Negative controls: a smaller argument, and a growth below that of one live token."""
     m = Symbol("m", positive=True)
-    argument = explosion_bounds.erf_argument(m)
-    assert explosion_bounds.is_concave_scale(argument, m)
-    assert not explosion_bounds.is_concave_scale(NEARLY * argument, m)
-    live = [at_live_token(2, 0, Rational(1))]
-    assert explosion_bounds.drift_is_below(Rational(1, 16), live)
-    assert not explosion_bounds.drift_is_below(Rational(1, 17), live)
+    argument = explosion.erf_argument(m)
+    assert explosion.is_concave_scale(argument, m)
+    assert not explosion.is_concave_scale(NEARLY * argument, m)
+    live = at_live_token(2, 0, Rational(1))
+    assert explosion.drift_is_below(Rational(1, 16), live)
+    assert not explosion.drift_is_below(Rational(1, 17), live)
 
 
 def test_wrong_traces_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert explosion_bounds.trace_formulas_hold(2)
-    monkeypatch.setattr(explosion_bounds, "linear_rate", lambda: 2 * explosion_bounds.GAMMA**2)
-    assert not explosion_bounds.trace_formulas_hold(2)
+    assert explosion.trace_formulas_hold(2)
+    monkeypatch.setattr(explosion, "linear_rate", lambda: 2 * explosion.GAMMA**2)
+    assert not explosion.trace_formulas_hold(2)
 
 
 def test_wrong_causal_equations_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert explosion_bounds.causal_equations_hold(2)
-    monkeypatch.setattr(explosion_bounds, "two_tokens", lambda heads: two_tokens(heads + 1))
-    assert not explosion_bounds.causal_equations_hold(2)
+    assert explosion.causal_equations_hold(2)
+    monkeypatch.setattr(explosion, "two_tokens", lambda heads: two_tokens(heads + 1))
+    assert not explosion.causal_equations_hold(2)
 
 
 def test_leading_blocks_need_a_causal_mask() -> None:
-    assert explosion_bounds.leading_block_is_autonomous(3, "causal")
-    assert not explosion_bounds.leading_block_is_autonomous(3, None)
+    assert explosion.leading_block_is_autonomous(3, "causal")
+    assert not explosion.leading_block_is_autonomous(3, None)
 
 
 def test_without_its_counterexample_the_threshold_is_not_refuted(
@@ -197,7 +198,7 @@ def test_without_its_counterexample_the_threshold_is_not_refuted(
 ) -> None:
     """Negative control: with the noise of the scores twice as strong, a <= 1/2 at m = 3."""
     monkeypatch.setattr(
-        explosion_bounds, "one_live_token", lambda p, heads: one_live_token(p, heads / Rational(2))
+        explosion, "one_live_token", lambda p, heads: one_live_token(p, heads / Rational(2))
     )
     assert turned("explosion-threshold-many-tokens")
 

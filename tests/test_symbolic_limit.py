@@ -12,7 +12,7 @@ import symbolic as sy
 from benchmarks.derivation import plain_derivation
 from symbolic import proof as proof_module
 from symbolic.algebra import Algebra, Pair, Poly
-from symbolic.claims.heads import ExplicitHeads
+from symbolic.claims.proportional_limit import ExplicitHeads
 from symbolic.names import GAMMA, TAU
 from symbolic.proof import compare, expected
 

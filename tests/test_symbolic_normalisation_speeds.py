@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 from sympy import Expr, Integer, Rational
 
-from symbolic.claims import long_contexts as contexts
-from symbolic.claims import normalisation_speeds as speeds
-from symbolic.claims.gram_flow import COSINE, COUNT
+from symbolic.claims import particles, random_layers
+from symbolic.claims.particles import COSINE, COUNT
 from tests.ledger import turned
 
-ATTENTION, RATE = speeds.square, speeds.rate_of_the_cosine
+ATTENTION, RATE = random_layers.square, particles.rate_of_the_cosine
 
 
 def wrong_speed(scheme: str, place: int, factor: Expr) -> dict[str, tuple[Expr, ...]]:
     """The schemes with another divisor (2) or growth of the length (3)."""
-    entries = list(speeds.SCHEMES[scheme])
+    entries = list(random_layers.SCHEMES[scheme])
     entries[place] = entries[place] * factor
-    return {**speeds.SCHEMES, scheme: tuple(entries)}
+    return {**random_layers.SCHEMES, scheme: tuple(entries)}
 
 
 def more_square(term: Expr) -> Any:
@@ -29,7 +28,7 @@ def more_square(term: Expr) -> Any:
 
 
 def other_along(factor: int) -> Any:
-    return lambda g=COSINE: factor * speeds.P + (COUNT - 1) * speeds.Q * g
+    return lambda g=COSINE: factor * random_layers.P + (COUNT - 1) * random_layers.Q * g
 
 
 def twice_the_rate(unnormalised: bool) -> Expr:
@@ -37,26 +36,61 @@ def twice_the_rate(unnormalised: bool) -> Expr:
 
 
 def ratio_of(value: Callable[[], Expr]) -> Any:
-    return lambda: contexts.in_the_ratio(value())
+    return lambda: random_layers.in_the_ratio(value())
 
 
 @pytest.mark.parametrize(
     ("key", "module", "name", "wrong"),
     [
-        ("normalisation-speeds", speeds, "SCHEMES", wrong_speed("Peri-LN", 2, 1 / speeds.SIZE)),
-        ("normalisation-speeds", speeds, "SCHEMES", wrong_speed("Pre-LN", 3, 1 / speeds.LENGTH)),
-        ("normalisation-speeds", speeds, "SCHEMES", wrong_speed("nGPT", 2, speeds.ALPHA)),
-        ("normalisation-equal-cosines", speeds, "square", more_square(speeds.P * speeds.Q)),
-        ("normalisation-start", speeds, "square", more_square(speeds.Q**2)),
-        ("normalisation-exponential", speeds, "rate_of_the_cosine", twice_the_rate),
-        ("normalisation-exponential", speeds, "SCHEMES", wrong_speed("nGPT", 2, speeds.ALPHA)),
-        ("normalisation-powers", speeds, "SCHEMES", wrong_speed("Peri-LN", 2, 1 / speeds.SIZE)),
-        ("normalisation-powers", speeds, "along", other_along(2)),
-        ("normalisation-order", speeds, "square", more_square(speeds.Q**2)),
-        ("normalisation-order", speeds, "along", other_along(-1)),
-        ("long-context-step", contexts, "output_cosine", ratio_of(contexts.square)),
-        ("long-context-orthogonal", contexts, "output_cosine", ratio_of(lambda: speeds.P)),
-        ("long-context-flow", contexts, "relative_speed", ratio_of(lambda: speeds.P)),
+        (
+            "normalisation-speeds",
+            random_layers,
+            "SCHEMES",
+            wrong_speed("Peri-LN", 2, 1 / random_layers.SIZE),
+        ),
+        (
+            "normalisation-speeds",
+            random_layers,
+            "SCHEMES",
+            wrong_speed("Pre-LN", 3, 1 / random_layers.LENGTH),
+        ),
+        (
+            "normalisation-speeds",
+            random_layers,
+            "SCHEMES",
+            wrong_speed("nGPT", 2, random_layers.ALPHA),
+        ),
+        (
+            "normalisation-equal-cosines",
+            random_layers,
+            "square",
+            more_square(random_layers.P * random_layers.Q),
+        ),
+        ("normalisation-start", random_layers, "square", more_square(random_layers.Q**2)),
+        ("normalisation-exponential", random_layers, "rate_of_the_cosine", twice_the_rate),
+        (
+            "normalisation-exponential",
+            random_layers,
+            "SCHEMES",
+            wrong_speed("nGPT", 2, random_layers.ALPHA),
+        ),
+        (
+            "normalisation-powers",
+            random_layers,
+            "SCHEMES",
+            wrong_speed("Peri-LN", 2, 1 / random_layers.SIZE),
+        ),
+        ("normalisation-powers", random_layers, "along", other_along(2)),
+        ("normalisation-order", random_layers, "square", more_square(random_layers.Q**2)),
+        ("normalisation-order", random_layers, "along", other_along(-1)),
+        ("long-context-step", random_layers, "output_cosine", ratio_of(random_layers.square)),
+        (
+            "long-context-orthogonal",
+            random_layers,
+            "output_cosine",
+            ratio_of(lambda: random_layers.P),
+        ),
+        ("long-context-flow", random_layers, "relative_speed", ratio_of(lambda: random_layers.P)),
     ],
 )
 def test_another_formula_changes_the_verdict(
@@ -69,7 +103,7 @@ def test_another_formula_changes_the_verdict(
 def test_a_limit_that_depends_on_the_way_is_refused() -> None:
     """At rho = 0 the cosine is not continuous at x = 1/N = 0, and its threshold is another."""
     with pytest.raises(ArithmeticError, match="depends on how"):
-        contexts.value(contexts.of_orthogonal_tokens(), Integer(0))
+        random_layers.value(random_layers.of_orthogonal_tokens(), Integer(0))
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.4])
@@ -95,5 +129,7 @@ def test_long_contexts_have_these_cosines(rho: float) -> None:
     ):  # fmt: skip
         assert math.isclose(cosine(gamma), known, abs_tol=0.02)
     if rho:
-        symbolic = contexts.value(contexts.output_cosine(), 1).subs(COSINE, Rational(2, 5))
+        symbolic = random_layers.value(random_layers.output_cosine(), 1).subs(
+            COSINE, Rational(2, 5)
+        )
         assert math.isclose(at_threshold, float(symbolic))

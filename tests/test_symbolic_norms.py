@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from sympy import Integer, Matrix, Rational, diff, lambdify, log, simplify
 
-from symbolic.claims import normalised, post_norm, pre_norm, sandwich
-from symbolic.claims.normalised import KEPT, PAIRS, R
+from symbolic.claims import norms
+from symbolic.claims.norms import KEPT, PAIRS, R
 from tests.ledger import turned
 
 
 def test_the_mean_of_a_layer_must_vanish_below_one_over_n() -> None:
     """A start off V = R by a factor leaves a term of order 1."""
-    layer = 2 * normalised.post_norm_layer(normalised.symbolic_drift())
+    layer = 2 * norms.post_norm_layer(norms.symbolic_drift())
     with pytest.raises(ArithmeticError, match="larger than 1/n"):
-        normalised.drift_of_correlation(layer, normalised.symbolic_diffusion())
+        norms.drift_of_correlation(layer, norms.symbolic_diffusion())
 
 
 def test_lengths_do_not_matter_if_no_skip_keeps_them() -> None:
     """At lambda = 0 every layer forgets the lengths, so Pre-RMS is Post-RMS; at 1/2 it is not."""
-    given = pre_norm.correction_given_lengths()
+    given = norms.correction_given_lengths()
     assert given.subs(KEPT, 0) == 0
     assert given.subs(KEPT, Rational(1, 2)) != 0
 
@@ -65,14 +65,14 @@ def linear_chain(kind: str) -> tuple[Any, Any]:
 
 def stated_growth(kind: str, corrected: bool) -> Any:
     """Drift of log(1 - R^2) in the stated limit, as a function of R."""
-    b, sigma = dict.fromkeys(PAIRS, Integer(0)), normalised.linear_diffusion(Integer(1))
+    b, sigma = dict.fromkeys(PAIRS, Integer(0)), norms.linear_diffusion(Integer(1))
     if kind == "sandwich":
-        b, sigma = sandwich.stated_moments(b, sigma)
+        b, sigma = norms.stated_moments(b, sigma)
     else:
-        sigma = normalised.linear_diffusion(1 - KEPT**2)
-    drift = normalised.post_norm_drift(b, sigma)
+        sigma = norms.linear_diffusion(1 - KEPT**2)
+    drift = norms.post_norm_drift(b, sigma)
     if corrected:
-        drift -= normalised.stated_share() / 2 * R * normalised.spread_of_lengths(sigma)
+        drift -= norms.stated_share() / 2 * R * norms.spread_of_lengths(sigma)
     weights = {"ab": 1, "aa": -R / 2, "bb": -R / 2}
     variation = sum(weights[x] * weights[y] * sigma[x + y] for x in PAIRS for y in PAIRS)
     f = log(1 - R**2)
@@ -100,41 +100,39 @@ def test_the_drift_with_norms_is_that_of_a_chain(kind: str) -> None:
 
 def test_the_sandwich_needs_odd_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: Post-RMS without its last term as the stated drift."""
-    right = sandwich.post_norm_drift
+    right = norms.post_norm_drift
 
     def wrong(b: Any, sigma: Any) -> Any:
         return right(b, sigma) - R * sigma["aabb"] / 4
 
-    monkeypatch.setattr(sandwich, "post_norm_drift", wrong)
+    monkeypatch.setattr(norms, "post_norm_drift", wrong)
     assert turned("sandwich-limit")
     assert turned("sandwich-correlations")
 
 
 def test_wrong_shares_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: each block's own formula, as if it were the only one of its layer."""
-    monkeypatch.setattr(
-        pre_norm, "stated_shares", lambda kept: [normalised.stated_share(p) for p in kept]
-    )
+    monkeypatch.setattr(norms, "stated_shares", lambda kept: [norms.stated_share(p) for p in kept])
     assert turned("pre-rms-several-blocks")
-    monkeypatch.setattr(pre_norm, "stated_share", lambda: KEPT / (2 * (1 + KEPT)))
+    monkeypatch.setattr(norms, "stated_share", lambda: KEPT / (2 * (1 + KEPT)))
     assert turned("pre-rms-correction")
 
 
 def test_a_wrong_post_norm_drift_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the projected drift as the stated one."""
-    monkeypatch.setattr(post_norm, "post_norm_drift", lambda b, _s: post_norm._projected(b))
+    monkeypatch.setattr(norms, "post_norm_drift", lambda b, _s: norms._projected(b))
     assert turned("post-rms-drift")
     assert turned("post-rms-projected-drift")
 
 
 def test_noise_of_a_row_that_is_wrong_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: Z_1 with variance 1 on the diagonal too."""
-    right = post_norm.row_noise
+    right = norms.row_noise
 
     def wrong(size: int) -> Any:
         total, u, q, k, c = right(size)
         diagonal = Matrix.diag(*[k * entry**2 / 4 for entry in u])
         return total - diagonal, u, q, k, c
 
-    monkeypatch.setattr(post_norm, "row_noise", wrong)
+    monkeypatch.setattr(norms, "row_noise", wrong)
     assert turned("post-rms-factor")

@@ -7,8 +7,8 @@ from typing import Any
 
 from sympy import Matrix, cancel, exp, floor, ones
 
-from symbolic.claims import proportional_limit, softmax, softmax_at_zero
-from symbolic.claims.softmax import Z
+from symbolic.claims import proportional_limit
+from symbolic.claims.proportional_limit import Z
 from tests.ledger import wrong_formulas_turn_verdicts
 
 
@@ -33,28 +33,28 @@ def smaller(count: int, right: Any = proportional_limit.one_token_cumulants) -> 
 
 WRONG: list[tuple[ModuleType, str, Any, tuple[str, ...]]] = [
     # The vector 1/m, which would be true.
-    (softmax_at_zero, "printed_value", lambda m: ones(m, 1) / m, ("softmax-at-zero",)),
-    (softmax_at_zero, "at_zero", lambda m: ones(m, 1), ("softmax-at-zero-diagonal",)),
+    (proportional_limit, "printed_value", lambda m: ones(m, 1) / m, ("softmax-at-zero",)),
+    (proportional_limit, "at_zero", lambda m: ones(m, 1), ("softmax-at-zero-diagonal",)),
     (
-        softmax_at_zero,
+        proportional_limit,
         "jacobian_at_zero",
         wrong_jacobian,
         ("softmax-jacobian-at-zero", "softmax-hessian-first-term"),
     ),
     (
-        softmax_at_zero,
+        proportional_limit,
         "hessian_at_zero",
-        doubled(softmax_at_zero.hessian_at_zero),
+        doubled(proportional_limit.hessian_at_zero),
         ("softmax-hessian-at-zero",),
     ),
     (
-        softmax_at_zero,
+        proportional_limit,
         "slice_at_zero",
-        doubled(softmax_at_zero.slice_at_zero),
+        doubled(proportional_limit.slice_at_zero),
         ("softmax-hessian-at-zero",),
     ),
     (
-        softmax,
+        proportional_limit,
         "values",
         without_normalisation,
         (
@@ -65,13 +65,13 @@ WRONG: list[tuple[ModuleType, str, Any, tuple[str, ...]]] = [
         ),
     ),
     (
-        softmax,
+        proportional_limit,
         "_slice",  # a row of the Jacobian in place of its column
-        lambda j, s, k, right=softmax._slice: right(j, s, k) - j[:, k] * s.T,
+        lambda j, s, k, right=proportional_limit._slice: right(j, s, k) - j[:, k] * s.T,
         ("softmax-hessian-matrix-formula",),
     ),
     # Were the products defined, the printed formula would not fail.
-    (softmax, "_has_shape", lambda _product: True, ("softmax-hessian-matrix-formula",)),
+    (proportional_limit, "_has_shape", lambda _product: True, ("softmax-hessian-matrix-formula",)),
     (
         proportional_limit,
         "one_token_cumulants",

@@ -7,22 +7,14 @@ from types import ModuleType
 
 from sympy import Expr, Matrix, Symbol, exp, symbols
 
-from symbolic.claims import (
-    Verdict,
-    clustering,
-    continuity,
-    lengths,
-    repulsion,
-    resnets,
-    sublayers,
-    tokens,
-)
-from symbolic.claims import attention_weights as weights_module
-from symbolic.claims.book import select
+from symbolic.claims import bilinear_forms, clustering, particles, transport
+from symbolic.claims.ledger import Verdict, select
 from tests.ledger import wrong_formulas_turn_verdicts
 
 
-def _wrong_empirical(prompt: tuple[tokens.Point, ...]) -> Mapping[tokens.Point, Expr]:
+def _wrong_empirical(
+    prompt: tuple[bilinear_forms.Point, ...],
+) -> Mapping[bilinear_forms.Point, Expr]:
     return dict.fromkeys(prompt, exp(0))
 
 
@@ -31,23 +23,23 @@ def _wrong_scores(query: Matrix, key: Matrix, x: Matrix, y: Matrix) -> tuple[Exp
     return inner, transposed, form
 
 
-RIGHT_SCORES = weights_module.scores
-A, M, X = sublayers.ATTENTION, sublayers.PERCEPTRON, Symbol("x", real=True)
+RIGHT_SCORES = particles.scores
+A, M, X = bilinear_forms.SUBLAYER, bilinear_forms.PERCEPTRON, Symbol("x", real=True)
 
 WRONG: list[tuple[ModuleType, str, object, tuple[str, ...]]] = [
-    (resnets, "FIRST_PRINTED", 0, ("resnet-indices",)),
-    (weights_module, "LONG_KEY", Matrix([3, 4]) / 5, ("inner-product-as-similarity",)),
+    (bilinear_forms, "FIRST_PRINTED", 0, ("resnet-indices",)),
+    (particles, "LONG_KEY", Matrix([3, 4]) / 5, ("inner-product-as-similarity",)),
     (
-        resnets,
+        bilinear_forms,
         "euler",  # steps that are 1 % too long converge to another time
-        lambda field, start, step, count, right=resnets.euler: right(
+        lambda field, start, step, count, right=bilinear_forms.euler: right(
             field, start, 1.01 * step, count
         ),
         ("resnet-continuous-time", "residual-layers-in-continuous-time"),
     ),
-    (resnets, "layer", lambda x, step: x + step, ("resnet-flow-map",)),
+    (bilinear_forms, "layer", lambda x, step: x + step, ("resnet-flow-map",)),
     (
-        tokens,
+        bilinear_forms,
         "empirical",  # an indicator, not masses
         _wrong_empirical,
         (
@@ -58,70 +50,75 @@ WRONG: list[tuple[ModuleType, str, object, tuple[str, ...]]] = [
         ),
     ),
     (
-        tokens,
+        bilinear_forms,
         "token_velocity",  # faster for later tokens
-        lambda prompt, i, causal=False, right=tokens.token_velocity: (
+        lambda prompt, i, causal=False, right=bilinear_forms.token_velocity: (
             (i + 1) * right(prompt, i, causal)
         ),
         ("tokens-have-position-encodings", "transformer-maps-measures", "mean-field-system"),
     ),
     (
-        tokens,
+        bilinear_forms,
         "attended",  # without the token itself
-        lambda measure, x, right=tokens.attended: right(
+        lambda measure, x, right=bilinear_forms.attended: right(
             {y: mass for y, mass in measure.items() if y != x} or dict(measure), x
         ),
         ("mean-field-of-the-others",),
     ),
     (
-        continuity,
+        transport,
         "follows_the_flow",  # the wrong sign
-        lambda sign, dimension, right=continuity.follows_the_flow: right(-sign, dimension),
+        lambda sign, dimension, right=transport.follows_the_flow: right(-sign, dimension),
         ("sign-of-the-divergence", "continuity-equation"),
     ),
     (
-        weights_module,
+        particles,
         "integrals",
-        lambda places, numerator, y, right=weights_module.integrals: (
+        lambda places, numerator, y, right=particles.integrals: (
             right(places, numerator, y) / len(places)
         ),
         ("ratio-of-integrals-lacks-y", "attention-of-the-empirical-measure"),
     ),
     (
-        weights_module,
+        particles,
         "scores",  # the transpose where it does not belong
         _wrong_scores,
         ("scores-without-transpose", "simplified-attention"),
     ),
     (
-        lengths,
+        bilinear_forms,
         "weights",  # of any sum
         lambda count: list(symbols(f"p_1:{count + 1}")),
         ("sums-make-norms-explode",),
     ),
     (
-        lengths,
+        bilinear_forms,
         "gradient_of_unit_vector",
-        lambda x, right=lengths.gradient_of_unit_vector: right(x) * x.norm(),
+        lambda x, right=bilinear_forms.gradient_of_unit_vector: right(x) * x.norm(),
         ("sums-make-norms-explode",),
     ),
-    (lengths, "average_of_orthogonal", lambda _count: 1, ("sums-make-norms-explode",)),
+    (bilinear_forms, "average_of_orthogonal", lambda _count: 1, ("sums-make-norms-explode",)),
     (
-        repulsion,
+        clustering,
         "bipyramid",  # the widest layout
-        repulsion.widest_seven,
+        clustering.widest_seven,
         ("repulsion-balances-attraction",),
     ),
     (
-        lengths,
+        bilinear_forms,
         "lengths",
         lambda depth, normalise_the_sum: [5] + [1] * depth,
         ("layer-norm-prevents-explosion",),
     ),
-    (lengths, "average", lambda x, y: x, ("velocity-printed-as-position",)),
-    (lengths, "projected", lambda x, y: y, ("velocity-printed-as-second-token",)),
-    (sublayers, "speed_of_two_sublayers", lambda: M(A(X)), ("mlp-in-between",)),
-    (sublayers, "relu", lambda x: x, ("mlp-of-each-head",)),
+    (
+        bilinear_forms,
+        "token_velocity",
+        lambda tokens, i: Matrix(tokens[i]),
+        ("velocity-printed-as-position",),
+    ),
+    (bilinear_forms, "projected", lambda x, y: y, ("velocity-printed-as-second-token",)),
+    (bilinear_forms, "speed_of_two_sublayers", lambda: M(A(X)), ("mlp-in-between",)),
+    (bilinear_forms, "relu", lambda x: x, ("mlp-of-each-head",)),
     (
         clustering,
         "two_clusters",  # repulsion
@@ -135,34 +132,34 @@ WRONG: list[tuple[ModuleType, str, object, tuple[str, ...]]] = [
         ("linear-pace",),
     ),
     (
-        repulsion,
+        clustering,
         "gaussian_energy",  # beta where beta/2 belongs
-        lambda cosine, right=repulsion.gaussian_energy: 2 * right(cosine) ** 2,
+        lambda cosine, right=clustering.gaussian_energy: 2 * right(cosine) ** 2,
         ("two-energies", "repulsion-balances-attraction"),
     ),
     (
-        repulsion,
+        clustering,
         "energy_of",  # a mean
-        lambda prompt, right=repulsion.energy_of: right(prompt) / len(prompt) ** 2,
+        lambda prompt, right=clustering.energy_of: right(prompt) / len(prompt) ** 2,
         ("energy-of-a-measure", "energy-explodes"),
     ),
     (
-        repulsion,
+        clustering,
         "angular_field",  # USA only
-        lambda angles, normalised, right=repulsion.angular_field: right(angles, False),
+        lambda angles, normalised, right=clustering.angular_field: right(angles, False),
         ("gradient-flow-of-the-energy",),
     ),
     (
-        repulsion,
+        clustering,
         "rate_of_the_energy",
-        lambda sign, right=repulsion.rate_of_the_energy: right(-sign),
+        lambda sign, right=clustering.rate_of_the_energy: right(-sign),
         ("repulsive-energy",),
     ),
-    (repulsion, "at_distance", lambda r: 1 / r, ("energy-explodes",)),
+    (clustering, "at_distance", lambda r: 1 / r, ("energy-explodes",)),
     (
-        repulsion,
+        clustering,
         "rate_of_the_cosine",
-        lambda unnormalised, right=repulsion.rate_of_the_cosine: -right(unnormalised),
+        lambda unnormalised, right=particles.rate_of_the_cosine: -right(unnormalised),
         ("attraction-gathers", "repulsion-balances-attraction"),
     ),
 ]

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 from sympy import BlockMatrix, Matrix, MatrixSymbol, OneMatrix, Rational, ZeroMatrix, eye
 
-from symbolic.claims import (
-    affine_maps,
-    feature_copying,
-    quadratic_forms,
-    scores,
-    singular_values,
-)
+from symbolic.claims import bilinear_forms, proportional_limit
 from tests.ledger import turned
 
 
@@ -25,111 +19,126 @@ def skew(matrix: Matrix) -> Matrix:
     return result
 
 
-SIZE = quadratic_forms.SIZE
+SIZE = bilinear_forms.SIZE
 SWAPPED = BlockMatrix(
     [
-        [scores.W_K * scores.W_Q.T, scores.W_Q * scores.B_K],
-        [scores.B_Q.T * scores.W_K.T, scores.B_Q.T * scores.B_K],
+        [bilinear_forms.W_K * bilinear_forms.W_Q.T, bilinear_forms.W_Q * bilinear_forms.B_K],
+        [bilinear_forms.B_Q.T * bilinear_forms.W_K.T, bilinear_forms.B_Q.T * bilinear_forms.B_K],
     ]
 )
 
 
-def bent(point: Any, right: Any = affine_maps.affine) -> Any:
+def bent(point: Any, right: Any = bilinear_forms.affine) -> Any:
     """A x + |x|^2 b."""
-    return right(point) - affine_maps.SHIFT + affine_maps.SHIFT * (point.T * point)
+    return right(point) - bilinear_forms.SHIFT + bilinear_forms.SHIFT * (point.T * point)
 
 
 def transposed() -> Any:
     """x~_j x~_i^T."""
-    x, y = (MatrixSymbol(name, scores.WIDTH, 1) for name in "xy")
+    x, y = (MatrixSymbol(name, bilinear_forms.WIDTH, 1) for name in "xy")
     return y * x.T
 
 
 @pytest.mark.parametrize(
     ("key", "module", "name", "wrong"),
     [
-        ("courant-fischer", quadratic_forms, "general_courant_fischer", lambda: False),
+        ("courant-fischer", bilinear_forms, "general_courant_fischer", lambda: False),
         (
             "courant-fischer",
-            quadratic_forms,
+            bilinear_forms,
             "largest_eigenvalue",  # of the symmetric part, for which it would be true
-            lambda a, right=quadratic_forms.largest_eigenvalue: right((a + a.T) / 2),
+            lambda a, right=bilinear_forms.largest_eigenvalue: right((a + a.T) / 2),
         ),
-        ("form-is-bilinear", quadratic_forms, "FORM", ZeroMatrix(SIZE, SIZE)),
-        ("rayleigh-quotient", quadratic_forms, "quotient", lambda x, a: (x.T * a * x)[0]),
-        ("theorem-fixes-the-matrix", singular_values, "EXAMPLE", 2 * singular_values.EXAMPLE),
-        ("courant-fischer-svd", singular_values, "EXAMPLE", 5 * eye(3)),
-        ("courant-fischer-svd", singular_values, "general_courant_fischer", lambda: False),
+        ("form-is-bilinear", bilinear_forms, "FORM", ZeroMatrix(SIZE, SIZE)),
+        ("rayleigh-quotient", bilinear_forms, "quotient", lambda x, a: (x.T * a * x)[0]),
+        ("theorem-fixes-the-matrix", bilinear_forms, "EXAMPLE", 2 * bilinear_forms.EXAMPLE),
+        ("courant-fischer-svd", bilinear_forms, "EXAMPLE", 5 * eye(3)),
+        ("courant-fischer-svd", bilinear_forms, "general_courant_fischer", lambda: False),
         # With k = j admitted, the products are not 0.
-        ("svd-terms-orthogonal", singular_values, "INNER_PRODUCT", OneMatrix(1, 1)),
-        ("svd-terms-orthogonal", singular_values, "LEFT", skew(singular_values.LEFT)),
-        ("affine-maps-take-lines-to-lines", affine_maps, "cube", lambda x: 3 * x),
-        ("affine-maps-take-lines-to-lines", affine_maps, "affine", bent),
+        ("svd-terms-orthogonal", bilinear_forms, "INNER_PRODUCT", OneMatrix(1, 1)),
+        ("svd-terms-orthogonal", bilinear_forms, "LEFT", skew(bilinear_forms.LEFT)),
+        ("affine-maps-take-lines-to-lines", bilinear_forms, "cube", lambda x: 3 * x),
+        ("affine-maps-take-lines-to-lines", bilinear_forms, "affine", bent),
         (
             "translation-in-homogeneous-coordinates",
-            affine_maps,
+            bilinear_forms,
             "translation",
-            lambda shift, right=affine_maps.translation: right(2 * shift),
+            lambda shift, right=bilinear_forms.translation: right(2 * shift),
         ),
-        ("lines-are-no-subspaces", affine_maps, "_line_through", lambda _point: False),
-        ("affine-maps-are-not-linear", affine_maps, "affine", lambda x: affine_maps.LINEAR * x),
-        ("shear-as-example", affine_maps, "shear", lambda _slope: eye(2)),
-        ("shear-keeps-heights", affine_maps, "shear", lambda a: Matrix([[1, a], [a, 1]])),
-        ("shear-translates", affine_maps, "shear", lambda _slope: eye(2)),
+        ("lines-are-no-subspaces", bilinear_forms, "_line_through", lambda _point: False),
+        (
+            "affine-maps-are-not-linear",
+            bilinear_forms,
+            "affine",
+            lambda x: bilinear_forms.LINEAR * x,
+        ),
+        ("shear-as-example", bilinear_forms, "shear", lambda _slope: eye(2)),
+        ("shear-keeps-heights", bilinear_forms, "shear", lambda a: Matrix([[1, a], [a, 1]])),
+        ("shear-translates", bilinear_forms, "shear", lambda _slope: eye(2)),
         # The product of tokens alone, and its transpose.
-        ("scores-as-attention-module", scores, "scores", lambda: scores.X * scores.X.T),
         (
             "scores-as-attention-module",
-            scores,
+            bilinear_forms,
             "scores",
-            lambda right=scores.scores: right().T,
+            lambda: bilinear_forms.X * bilinear_forms.X.T,
+        ),
+        (
+            "scores-as-attention-module",
+            bilinear_forms,
+            "scores",
+            lambda right=bilinear_forms.scores: right().T,
         ),
         # Left vectors that are not divided by sigma_k.
         (
             "svd-of-omega",
-            singular_values,
+            bilinear_forms,
             "gram_of_left_vectors",
-            lambda k, j, right=singular_values.gram_of_left_vectors: 2 * right(k, j),
+            lambda k, j, right=bilinear_forms.gram_of_left_vectors: 2 * right(k, j),
         ),
         (
             "svd-of-omega",
-            singular_values,
+            bilinear_forms,
             "decomposition",
-            lambda matrix, right=singular_values.decomposition: right(matrix)[1:],
+            lambda matrix, right=bilinear_forms.decomposition: right(matrix)[1:],
         ),
-        ("svd-of-omega", singular_values, "MATRIX", 2 * singular_values.MATRIX),
-        ("biases-are-translations", scores, "ONE", 2 * scores.ONE),
-        ("scores-four-terms", scores, "scores", lambda: scores.X * scores.W_Q * scores.W_K.T),
-        ("scores-homogeneous-coordinates", scores, "OMEGA", SWAPPED),
-        ("scores-are-biaffine", scores, "score", lambda x, y: x + y),
-        ("scores-as-bilinear-form", scores, "OMEGA", SWAPPED),
-        ("scores-as-bilinear-form", scores, "_shapes_agree", lambda: True),
+        ("svd-of-omega", bilinear_forms, "MATRIX", 2 * bilinear_forms.MATRIX),
+        ("biases-are-translations", bilinear_forms, "ONE", 2 * bilinear_forms.ONE),
+        (
+            "scores-four-terms",
+            bilinear_forms,
+            "scores",
+            lambda: bilinear_forms.X * bilinear_forms.W_Q * bilinear_forms.W_K.T,
+        ),
+        ("scores-homogeneous-coordinates", bilinear_forms, "OMEGA", SWAPPED),
+        ("scores-are-biaffine", bilinear_forms, "score", lambda x, y: x + y),
+        ("scores-as-bilinear-form", bilinear_forms, "OMEGA", SWAPPED),
+        ("scores-as-bilinear-form", bilinear_forms, "_exists", lambda _formula: True),
         # Normalised by the squares of the lengths.
-        ("scores-best-rank-one-form", feature_copying, "sqrt", lambda x: x),
+        ("scores-best-rank-one-form", bilinear_forms, "sqrt", lambda x: x),
         # Every derivative of one sign: then descent would raise all scores.
         (
             "training-maximises-scores",
-            feature_copying,
+            bilinear_forms,
             "row_of_derivatives",
             lambda: [-Rational(1, 8)] * 2,
         ),
         (
             "optimisation-copies-features",
-            feature_copying,
+            bilinear_forms,
             "row_of_derivatives",
             lambda: [-Rational(1, 8)] * 2,
         ),
-        ("training-maximises-scores", feature_copying, "derivative_of_the_score", transposed),
-        ("optimisation-copies-features", feature_copying, "derivative_of_the_score", transposed),
+        ("training-maximises-scores", bilinear_forms, "derivative_of_the_score", transposed),
+        ("optimisation-copies-features", bilinear_forms, "derivative_of_the_score", transposed),
         # Exponentials without their sum do change under a common shift.
         (
             "training-maximises-scores",
-            feature_copying,
+            bilinear_forms,
             "values",
-            lambda: list(feature_copying.Z[:3]),
+            lambda: list(proportional_limit.Z[:3]),
         ),
         # Were the parts v zero, the tokens would be their features.
-        ("feature-part-maximises-score", feature_copying, "REST", (Matrix([0, 0]),) * 2),
+        ("feature-part-maximises-score", bilinear_forms, "REST", (Matrix([0, 0]),) * 2),
     ],
 )
 def test_what_is_wrong_is_seen(

@@ -8,38 +8,29 @@ from typing import Any
 import pytest
 from sympy import Integer, Rational
 
-from symbolic.claims import (
-    continuity,
-    divergence,
-    kinetic_energy,
-    optimal_transport,
-    scaled_attention,
-    token_flows,
-    wasserstein_flow,
-    wasserstein_gradient,
-)
+from symbolic.claims import particles, transport
 from tests.ledger import wrong_formulas_turn_verdicts
 
 
 def test_integration_by_parts_is_seen_where_it_is_not() -> None:
-    x = divergence.coordinates(2)
-    p, phi = divergence.fields("p phi", x)
-    flux = divergence.scaled(p, divergence.gradient(phi, x))
-    assert divergence.is_divergence(divergence.divergence(flux, x), [p, phi], x)
-    assert not divergence.is_divergence(p * phi, [p, phi], x)
-    assert not divergence.is_divergence(
-        phi * divergence.divergence(flux, x) - divergence.inner(flux, flux), [phi], x
+    x = transport.coordinates(2)
+    p, phi = transport.fields("p phi", x)
+    flux = transport.scaled(p, transport.gradient(phi, x))
+    assert transport.is_divergence(transport.divergence(flux, x), [p, phi], x)
+    assert not transport.is_divergence(p * phi, [p, phi], x)
+    assert not transport.is_divergence(
+        phi * transport.divergence(flux, x) - transport.inner(flux, flux), [phi], x
     )
     # A field that is not free of divergence is not orthogonal to gradients.
-    assert not divergence.is_divergence(
-        divergence.inner(divergence.gradient(phi, x), [p, p]), [phi], x
+    assert not transport.is_divergence(
+        transport.inner(transport.gradient(phi, x), [p, p]), [phi], x
     )
 
 
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_a_wrong_wasserstein_gradient_is_seen(dimension: int) -> None:
     """u'(p) doubled, or the density itself, is no gradient of int u(p); +div has the wrong sign."""
-    module = wasserstein_gradient
+    module = transport
     right = module._internal_derivative
     assert module.is_gradient(module._internal, right, dimension)
     assert not module.is_gradient(module._internal, lambda p, x: 2 * right(p, x), dimension)
@@ -55,9 +46,9 @@ def negated(module: ModuleType) -> Any:
 
 WRONG: list[tuple[ModuleType, str, Any, tuple[str, ...]]] = [
     (
-        wasserstein_gradient,
+        transport,
         "divergence",
-        negated(wasserstein_gradient),
+        negated(transport),
         (
             "wasserstein-inner-product",
             "wasserstein-gradient",
@@ -67,98 +58,98 @@ WRONG: list[tuple[ModuleType, str, Any, tuple[str, ...]]] = [
         ),
     ),
     (
-        wasserstein_flow,
+        transport,
         "divergence",
-        negated(wasserstein_flow),
+        negated(transport),
         ("wasserstein-flow-stability",),
     ),
-    (wasserstein_flow, "divergence", lambda field, _x: sum(field), ("wasserstein-flow-mass",)),
+    (transport, "divergence", lambda field, _x: sum(field), ("wasserstein-flow-mass",)),
     (
-        wasserstein_flow,
+        transport,
         "moves_the_density",  # by particles that climb
-        lambda sign, d, right=wasserstein_flow.moves_the_density: right(-sign, d),
+        lambda sign, d, right=transport.moves_the_density: right(-sign, d),
         ("wasserstein-flow-particles",),
     ),
-    (continuity, "divergence", negated(continuity), ("continuity-equation",)),
-    (kinetic_energy, "divergence", negated(kinetic_energy), ("wasserstein-norm",)),
+    (transport, "divergence", negated(transport), ("continuity-equation",)),
+    (transport, "divergence", negated(transport), ("wasserstein-norm",)),
     (
-        kinetic_energy,
+        transport,
         "gaussian_velocity",
-        lambda m, s, right=kinetic_energy.gaussian_velocity: right(m, s) * 2,
+        lambda m, s, right=transport.gaussian_velocity: right(m, s) * 2,
         ("benamou-brenier", "wasserstein-length"),
     ),
     (
-        kinetic_energy,
+        transport,
         "shrinking_without_time",  # as if fields without time were as good
         lambda: Rational(1, 4),
         ("benamou-brenier", "gradient-fields-suffice"),
     ),
     (
-        kinetic_energy,
+        transport,
         "moves_gaussians",  # as if the field 0 did
-        lambda v, m, s, right=kinetic_energy.moves_gaussians: v != 0 and right(v, m, s),
+        lambda v, m, s, right=transport.moves_gaussians: v != 0 and right(v, m, s),
         ("ode-reaches-the-target",),
     ),
     (
-        optimal_transport,
+        transport,
         "shrinking_without_time",
         lambda: Rational(1, 5),
         ("brenier-velocity",),
     ),
-    (optimal_transport, "energy", lambda *_: Rational(1, 5), ("brenier-velocity",)),
+    (transport, "energy", lambda *_: Rational(1, 5), ("brenier-velocity",)),
     (
-        optimal_transport,
+        transport,
         "POINT",
-        optimal_transport.PAIR,
+        transport.PAIR,
         ("monge-problem", "kantorovich-relaxation"),
     ),
     (
-        scaled_attention,
+        particles,
         "coupled_queries",
-        lambda by_row, right=scaled_attention.coupled_queries: right(not by_row),
+        lambda by_row, right=particles.coupled_queries: right(not by_row),
         ("attention-parallel-queries",),
     ),
     (
-        scaled_attention,
+        particles,
         "score_variance",
-        lambda d, scale, right=scaled_attention.score_variance: right(d, scale**2),
+        lambda d, scale, right=particles.score_variance: right(d, scale**2),
         ("scaled-scores-variance",),
     ),
     (
-        scaled_attention,
+        particles,
         "printed_shape",
-        scaled_attention.corrected_shape,
+        particles.corrected_shape,
         ("attention-shapes",),
     ),
     (
-        token_flows,
+        particles,
         "row_squares",
-        lambda x, by_token, right=token_flows.row_squares: right(x, True),
+        lambda x, by_token, right=particles.row_squares: right(x, True),
         ("normalised-update",),
     ),
     (
-        token_flows,
+        particles,
         "row_squares",
-        lambda x, by_token, right=token_flows.row_squares: right(x, False),
+        lambda x, by_token, right=particles.row_squares: right(x, False),
         ("normalised-update",),
     ),
     (
-        token_flows,
+        particles,
         "step_expansion",
-        lambda normalised, right=token_flows.step_expansion: right(not normalised),
+        lambda normalised, right=particles.step_expansion: right(not normalised),
         ("layers-as-ode",),
     ),
-    (token_flows, "exchangeable", lambda causal: True, ("tokens-as-particles",)),
+    (particles, "exchangeable", lambda causal: True, ("tokens-as-particles",)),
 ]
 
 test_a_wrong_formula_turns_the_verdict = wrong_formulas_turn_verdicts(WRONG)
 
 
 def test_arcs_displaced_by_another_shift_cost_more() -> None:
-    least = kinetic_energy.cost_of_shift(Integer(0))
+    least = transport.cost_of_shift(Integer(0))
     for shift in (Rational(1, 10), Rational(-1, 10), Rational(1, 2)):
-        assert kinetic_energy.cost_of_shift(shift) > least
+        assert transport.cost_of_shift(shift) > least
     # A whole turn moves every point by 1 more; the mean of the way is 5/24.
     for turn in (1, -1):
-        cost = kinetic_energy.cost_of_shift(Integer(turn))
+        cost = transport.cost_of_shift(Integer(turn))
         assert cost == least + 1 + turn * Rational(5, 12)

@@ -11,8 +11,8 @@ from numpy.polynomial.hermite_e import hermegauss
 from sympy import Integer, KroneckerDelta, Rational
 
 from shaped_attention.sphere import SphereAttention
-from symbolic.claims import mlp_noise, noise_and_clusters, random_heads
-from symbolic.claims.book import PAPERS, select
+from symbolic.claims import particles, random_layers
+from symbolic.claims.ledger import PAPERS, select
 from tests.ledger import turned
 
 ENTRIES = {"2601.21942": 9, "2604.01978": 6, "2604.26898": 4}
@@ -23,50 +23,53 @@ def test_each_paper_has_its_entries() -> None:
     assert set(ENTRIES) <= set(PAPERS)
 
 
-D_ = noise_and_clusters.D
+D_ = random_layers.D
 WRONG: dict[str, tuple[Any, str, Any]] = {
     "noise-prevents-one-cluster": (
         # A threshold that every d = 8 is above.
-        noise_and_clusters, "SLOPE", noise_and_clusters.SLOPE - D_,
+        random_layers, "SLOPE", random_layers.SLOPE - D_,
     ),
     "antipodes-of-deterministic-flows": (
-        noise_and_clusters, "speed", lambda value: value**2 * (1 - noise_and_clusters.R**2),
+        random_layers, "speed", lambda value: value**2 * (1 - random_layers.R**2),
     ),
     "antipodal-formations": (
         # Clusters that count as one token each, whatever their size.
-        noise_and_clusters, "of_two_clusters",
-        lambda _n, _m, right=noise_and_clusters.of_two_clusters: right(Integer(1), Integer(1)),
+        random_layers, "of_two_clusters",
+        lambda _n, _m, right=random_layers.of_two_clusters: right(Integer(1), Integer(1)),
     ),
     "random-values-heads": (
         # One value matrix for all heads.
-        random_heads, "covariance_of_heads",
-        lambda: KroneckerDelta(random_heads.COLUMN, random_heads.OTHER_COLUMN),
+        random_layers, "covariance_of_heads",
+        lambda: KroneckerDelta(random_layers.COLUMN, random_layers.OTHER_COLUMN),
     ),
     "deterministic-or-stochastic": (
         # Variances as of heads that share their values.
-        random_heads, "powers", lambda right=random_heads.powers: (right()[0], 2 * right()[0] - 1),
+        random_layers, "powers",
+        lambda right=random_layers.powers: (right()[0], 2 * right()[0] - 1),
     ),
     "gaussian-drift-vanishes": (
         # x + eta u without the norm.
-        random_heads, "normalised_step", lambda: (Integer(0), Integer(0)),
+        random_layers, "normalised_step", lambda: (Integer(0), Integer(0)),
     ),
     "collapse-by-dimension-length-temperature": (
         # Tokens with the scores of one row.
-        random_heads, "expected_s",
-        lambda right=random_heads.expected_s: (right()[0], right()[0]),
+        random_layers, "expected_s",
+        lambda right=random_layers.expected_s: (right()[0], right()[0]),
     ),
     "clustering-mitigated": (
         # Scores of the two tokens that are exactly opposite also near the antipode.
-        random_heads, "antipode",
-        lambda right=random_heads.antipode: right().subs(random_heads.FLAT, 0),
+        random_layers, "antipode",
+        lambda right=random_layers.antipode: right().subs(random_layers.FLAT, 0),
     ),
-    "synchronisation-by-noise": (mlp_noise, "SLOPE", Rational(1, 2) * mlp_noise.SLOPE),
+    "synchronisation-by-noise": (
+        random_layers, "KERNEL_SLOPE", Rational(1, 2) * random_layers.KERNEL_SLOPE,
+    ),
     "dissipation-of-energy-on-average": (
-        mlp_noise, "at_end", lambda end, right=mlp_noise.at_end: right(end)[::-1],
+        random_layers, "at_end", lambda end, right=random_layers.at_end: right(end)[::-1],
     ),
     "coercive-activations": (
         # E phi'^2 without the square.
-        mlp_noise, "slope", lambda f, z, start=None: Integer(1),
+        random_layers, "slope", lambda f, z, start=None: Integer(1),
     ),
 }  # fmt: skip
 
@@ -74,19 +77,24 @@ WRONG: dict[str, tuple[Any, str, Any]] = {
 FURTHER: list[tuple[str, Any, str, Any]] = [
     # Differences s_ii - s_ij, of opposite signs for the two tokens.
     (
-        "clustering-mitigated", random_heads, "difference_of_scores",
+        "clustering-mitigated", random_layers, "difference_of_scores",
         lambda token: {token: 1, 1 - token: -1},
     ),
-    ("synchronisation-by-noise", mlp_noise, "attraction_of_one_cluster", lambda: mlp_noise.D),
+    (
+        "synchronisation-by-noise", random_layers, "attraction_of_one_cluster",
+        lambda: random_layers.D,
+    ),
     # No tangent for any power but the first.
     (
-        "dissipation-of-energy-on-average", mlp_noise, "above_the_tangent",
-        lambda power: mlp_noise.R**power - 1 + power**2 * (1 - mlp_noise.R),
+        "dissipation-of-energy-on-average", random_layers, "above_the_tangent",
+        lambda power: random_layers.R**power - 1 + power**2 * (1 - random_layers.R),
     ),
     # True of the powers 0 and 1 only.
     (
-        "dissipation-of-energy-on-average", mlp_noise, "above_the_tangent",
-        lambda power: mlp_noise.R**power - 1 + power * (1 - mlp_noise.R) + power * (power - 1),
+        "dissipation-of-energy-on-average", random_layers, "above_the_tangent",
+        lambda power: (
+            random_layers.R**power - 1 + power * (1 - random_layers.R) + power * (power - 1)
+        ),
     ),
 ]  # fmt: skip
 
@@ -110,8 +118,8 @@ def test_the_differences_of_scores_by_simulation() -> None:
     s = np.einsum("ia,hka,hkb,jb->hij", x, q, k, x) / 4.0
     a = s[:, :, 0] - s[:, :, 1]
     mean, error = np.mean(a[:, 0] * a[:, 1]), np.std(a[:, 0] * a[:, 1]) / np.sqrt(heads)
-    claimed = float(random_heads.covariance_of_differences(0, 1).subs(
-        {random_heads.BETA: 1, random_heads.R: r}))  # fmt: skip
+    claimed = float(random_layers.covariance_of_differences(0, 1).subs(
+        {particles.BETA: 1, random_layers.R: r}))  # fmt: skip
     assert abs(mean - claimed) < 4 * error
     assert abs(mean + claimed) > 20 * error
 
@@ -169,7 +177,7 @@ def quadrature_exponent(d: int, beta: float, opposite: bool = False) -> float:
 @pytest.mark.parametrize(("d", "beta"), [(4, 0.5), (4, 1.75), (8, 1.0)])
 def test_the_antipode_of_random_heads_by_quadrature(d: int, beta: float) -> None:
     """Negative control: for opposite scores, the mean of the product at r = -1, it is another."""
-    expected = float(random_heads.exponent_at(d, beta))
+    expected = float(random_layers.exponent_at(d, beta))
     np.testing.assert_allclose(quadrature_exponent(d, beta), expected, atol=1e-3)
     assert abs(quadrature_exponent(d, beta, opposite=True) - expected) > 0.1
 

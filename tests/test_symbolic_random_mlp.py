@@ -11,8 +11,8 @@ import pytest
 from numpy.polynomial import hermite_e
 from sympy import Integer, Poly, Symbol, diff, expand, lambdify, sinh
 
-from symbolic.claims import random_mlp, random_values
-from symbolic.claims.random_mlp import A, B, D, K, R
+from symbolic.claims import random_layers
+from symbolic.claims.random_layers import A, B, D, K, R
 from tests.ledger import turned
 
 
@@ -30,10 +30,13 @@ WRONG: dict[str, tuple[str, Callable[[Any], Any]]] = {
         lambda right: lambda width, indices: width ** (len(indices) // 2) * right(width, indices),
     ),
     "random-mlp-kernel": ("relu_kernel", lambda right: lambda: 2 * right()),
-    "random-mlp-two-tokens": ("SLOPE", lambda right: right.subs(D, D + 1)),
-    "random-mlp-synchronises": ("SLOPE", lambda right: right - R),
-    "random-mlp-attention": ("of_two_tokens", lambda right: lambda: (right()[0], 2 * right()[1])),
-    "random-mlp-antipode": ("SLOPE", lambda right: right + B**2),
+    "random-mlp-two-tokens": ("MLP_SLOPE", lambda right: right.subs(D, D + 1)),
+    "random-mlp-synchronises": ("MLP_SLOPE", lambda right: right - R),
+    "random-mlp-attention": (
+        "mlp_of_two_tokens",
+        lambda right: lambda: (right()[0], 2 * right()[1]),
+    ),
+    "random-mlp-antipode": ("MLP_SLOPE", lambda right: right + B**2),
 }
 
 
@@ -41,7 +44,7 @@ WRONG: dict[str, tuple[str, Callable[[Any], Any]]] = {
 def test_wrong_formulas_are_seen(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores that are not divided by sqrt k, twice a kernel or a bracket, another slope."""
     name, wrong = WRONG[key]
-    monkeypatch.setattr(random_mlp, name, wrong(getattr(random_mlp, name)))
+    monkeypatch.setattr(random_layers, name, wrong(getattr(random_layers, name)))
     assert turned(key)
 
 
@@ -54,13 +57,13 @@ def test_another_law_of_the_gram_matrix_is_seen(
     key: str, wrong: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A term in the square of S, or d + 1 in place of d, in the drift or the bracket."""
-    monkeypatch.setattr(random_values, name, wrong(getattr(random_values, name)))
+    monkeypatch.setattr(random_layers, name, wrong(getattr(random_layers, name)))
     assert turned(key)
 
 
 def test_another_polynomial_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hermite polynomials of physicists, He_n(sqrt 2 x) 2^(n / 2), are not orthogonal here."""
-    monkeypatch.setattr(random_mlp, "next_hermite", lambda f, u: expand(2 * u * f - diff(f, u)))
+    monkeypatch.setattr(random_layers, "next_hermite", lambda f, u: expand(2 * u * f - diff(f, u)))
     assert turned("random-mlp-kernel")
 
 
@@ -71,7 +74,7 @@ def test_the_step_from_one_polynomial_to_the_next_is_their_definition() -> None:
     for order in range(10):
         known = hermite_e.herme2poly([0.0] * order + [1.0])
         assert Poly(polynomial, u).all_coeffs()[::-1] == [Integer(round(c)) for c in known]
-        polynomial = random_mlp.next_hermite(polynomial, u)
+        polynomial = random_layers.next_hermite(polynomial, u)
 
 
 def test_coefficients_that_do_not_vanish_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,16 +84,16 @@ def test_coefficients_that_do_not_vanish_are_seen(monkeypatch: pytest.MonkeyPatc
         ("random-heads-scores", "moments_of_a_sum", lambda second, fourth, n: (second, fourth / n)),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(random_mlp, name, wrong)
+            patch.setattr(random_layers, name, wrong)
             assert turned(key)
 
 
 def test_a_kernel_that_does_not_vanish_at_the_end_is_refused() -> None:
     """Both differences must vanish at r = 1, and K must exceed A for a last dimension."""
     with pytest.raises(ArithmeticError, match="vanish"):
-        random_mlp._at_one(random_mlp.SLOPE.subs(A, 2 * A))
+        random_layers._at_one(random_layers.MLP_SLOPE.subs(A, 2 * A))
     with pytest.raises(ArithmeticError, match="no such dimension"):
-        random_mlp.last_dimension(1 + sinh(R) / 10)
+        random_layers.last_dimension(1 + sinh(R) / 10)
 
 
 def test_the_kernel_of_sin_is_that_of_normals() -> None:
@@ -101,10 +104,10 @@ def test_the_kernel_of_sin_is_that_of_normals() -> None:
         v = r * x[:, None] + math.sqrt(1.0 - r * r) * x
         mean = mass @ (np.sin(x)[:, None] * np.sin(v)) @ mass
         assert mean == pytest.approx(math.sinh(r) / math.e, abs=1e-13)
-    g = lambdify((D, R, A, B), random_mlp.SLOPE)
+    g = lambdify((D, R, A, B), random_layers.MLP_SLOPE)
     near = 1.0 - 1e-5
     value, slope = math.sinh(1.0) / math.e, math.cosh(1.0) / math.e
-    end = lambdify((D, A, K), random_mlp._at_one(random_mlp.SLOPE))
+    end = lambdify((D, A, K), random_layers._at_one(random_layers.MLP_SLOPE))
     for dimension in (9, 10):
         known = end(dimension, value, slope)
         assert (known > 0.0) == (dimension == 9)

@@ -9,7 +9,7 @@ from sympy import Matrix, Rational, Symbol, expand
 
 import symbolic as sy
 from symbolic.algebra import Algebra
-from symbolic.claims.heads import ExplicitHeads
+from symbolic.claims.proportional_limit import ExplicitHeads
 from symbolic.names import GAMMA
 from tests.refusals import refused
 from tests.test_symbolic_limit import MASK, LinearAttention

@@ -1,17 +1,17 @@
 """The ledger of claims of the notes, exact laws and architectures, judged by machine."""
 
-from symbolic.claims.book import CLAIMS, Entry, as_latex, as_text, judge, judge_all, summary
-from symbolic.claims.ledger import Claim, Finding, Verdict
+from symbolic.claims.ledger import Claim, Entry, Finding, Verdict, claims, judge, select
+from symbolic.claims.text import as_latex, as_text, summary
 
 __all__ = [
-    "CLAIMS",
     "Claim",
     "Entry",
     "Finding",
     "Verdict",
     "as_latex",
     "as_text",
+    "claims",
     "judge",
-    "judge_all",
+    "select",
     "summary",
 ]

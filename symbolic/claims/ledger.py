@@ -1,16 +1,43 @@
-"""Claims, where they are printed, and how a verdict is reached.
+"""Claims, as tables state them and functions check them.
 
-A verdict is computed wherever that is possible: `expected` is the verdict on record, `check`
-computes which parts of the claim hold, and the two are compared whenever the ledger is run. What
-only a simulation shows has a `Simulated` check and names the test that runs it.
+``003.toml`` has the claims of document 003: where it prints them, what is claimed, the verdict on
+record, what holds instead and why. The function of a claim has its key as its name; it computes
+which parts hold, and the verdict that follows is compared with the one on record whenever the
+ledger is run. A claim that only a simulation shows names its test, and one that cannot be judged
+gives the reason.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+NOTES_FILES = ("000", "001", "002", "003", "004")
+FILES = (*NOTES_FILES, "papers", "exact_laws", "architectures")
+SUBJECTS = (
+    "proportional_limit", "bilinear_forms", "particles", "clustering", "transport",
+    "random_layers", "explosion", "architectures", "norms",
+)  # fmt: skip
+
+PAPERS = {
+    "2510.22026": "Normalization in attention dynamics",
+    "2512.01868": "The mean-field dynamics of transformers",
+    "2601.21942": "Clustering in deep stochastic transformers",
+    "2604.01978": "Homogenized transformers",
+    "2604.26898": "Stochastic scaling limits and synchronization by noise",
+}
+"""The papers whose abstracts are judged, with their titles."""
 
 
 class Verdict(Enum):
@@ -35,24 +62,26 @@ class Passage:
     last: int
     formulas: tuple[str, ...] = ()
 
+    @classmethod
+    def at(cls, place: str, *formulas: str) -> Passage:
+        """Return a passage of one line, as in "003:95", or of lines, as in "003:9-14"."""
+        document, _, lines = place.partition(":")
+        first, _, last = lines.partition("-")
+        return cls(document, int(first), int(last or first), formulas)
+
+    @property
+    def lines(self) -> Passage:
+        """The passage without its formulas."""
+        return Passage(self.document, self.first, self.last)
+
     def overlaps(self, other: Passage) -> bool:
         """Return whether the two have a line in common."""
-        return (
-            self.document == other.document
-            and self.first <= other.last
-            and other.first <= self.last
-        )
+        same = self.document == other.document
+        return same and self.first <= other.last and other.first <= self.last
 
     def __str__(self) -> str:
         last = f"-{self.last}" if self.last > self.first else ""
         return f"{self.document}:{self.first}{last}"
-
-
-def at(place: str, *formulas: str) -> Passage:
-    """Return a passage of one line, as in "003:95", or of lines, as in "003:9-14"."""
-    document, _, lines = place.partition(":")
-    first, _, last = lines.partition("-")
-    return Passage(document, int(first), int(last or first), formulas)
 
 
 @dataclass(frozen=True)
@@ -60,45 +89,33 @@ class Finding:
     """Finding of a check: the verdict and the witness, a proof, counterexample or reason."""
 
     verdict: Verdict
-    witness: str
+    witness: str = ""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Claim of the source notes, of the papers or on exact laws, or on an architecture's limit.
+    """A row of a table, with the function that checks it.
 
-    Attributes
-    ----------
-    key
-        A short name.
-    statement
-        What is claimed, in words and plain formulas.
-    latex
-        The formula in LaTeX; empty for a claim of the notes, whose passages quote it.
-    expected
-        The verdict on record.
-    check
-        Function that computes the finding.
-    corrected, corrected_latex
-        The corrected claim; empty if the claim holds as stated, or cannot be judged.
-    passages
-        Where the notes print it. The formulas are judged as they stand there.
-    why
-        For a claim of the notes that is imprecise or false: the reason, in one line.
-    test
-        The test that shows it, ``file.py::test_name`` in ``tests/``, where no proof does.
+    `latex` and `instead_latex` are the formulas of a claim that the notes do not print; the
+    passages of the others quote them. `witness` is that of the row, unless the check returns one,
+    `why` the reason in one line, and `test` the test in ``tests/`` that shows it. `method` says how
+    a proven claim is: "proven" if the machine does the whole, for symbolic sizes, and "identities
+    verified" if the words of the witness carry the last step.
     """
 
     key: str
+    source: str
     statement: str
-    latex: str
     expected: Verdict
-    check: Callable[[], Finding]
+    check: Callable[[], Finding] | None
+    latex: str = ""
     corrected: str = ""
     corrected_latex: str = ""
     passages: tuple[Passage, ...] = ()
     why: str = ""
+    witness: str = ""
     test: str = ""
+    method: str = ""
 
     @property
     def formula(self) -> str:
@@ -118,49 +135,17 @@ def _in_dollars(quotation: str) -> str:
     return f"${quotation}$"
 
 
-def note(
-    key: str,
-    statement: str,
-    expected: Verdict,
-    check: Callable[[], Finding],
-    *passages: Passage,
-    corrected: str = "",
-    corrected_latex: str = "",
-    why: str = "",
-    test: str = "",
-) -> Claim:
-    """Return a claim of the notes: its passages quote the formulas."""
-    return Claim(
-        key, statement, "", expected, check, corrected, corrected_latex, passages, why, test
-    )
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """Check of a claim that a simulation decides: the ledger does not run the package.
-
-    The claim names the test that runs it and would fail for another verdict.
-    """
-
-    verdict: Verdict
-    witness: str
-
-    def __call__(self) -> Finding:
-        """Return what the test establishes."""
-        return Finding(self.verdict, self.witness)
-
-
-def proven(witness: str, *identities: bool) -> Finding:
+def proven(*identities: bool, witness: str = "") -> Finding:
     """Return PROVEN if every identity holds, FALSE otherwise."""
     return _all(Verdict.PROVEN, witness, identities)
 
 
-def tested(witness: str, *cases: bool) -> Finding:
+def tested(*cases: bool, witness: str = "") -> Finding:  # noqa: PT028
     """Return TESTED if every case holds, FALSE otherwise."""
     return _all(Verdict.TESTED, witness, cases)
 
 
-def refuted(witness: str, claim_fails: bool, correction_holds: bool) -> Finding:
+def refuted(claim_fails: bool, correction_holds: bool, witness: str = "") -> Finding:
     """Return FALSE if the claim fails at the counterexample and the corrected statement holds.
 
     A claim that does not fail counts as tested. A correction that does not hold raises
@@ -171,16 +156,11 @@ def refuted(witness: str, claim_fails: bool, correction_holds: bool) -> Finding:
     return Finding(Verdict.FALSE if claim_fails else Verdict.TESTED, witness)
 
 
-def imprecise(witness: str, part_that_holds: bool, part_that_fails: bool) -> Finding:
+def imprecise(part_that_holds: bool, part_that_fails: bool, witness: str = "") -> Finding:
     """Return IMPRECISE if one part holds and one fails, TESTED if all holds, FALSE otherwise."""
     if part_that_holds and part_that_fails:
         return Finding(Verdict.IMPRECISE, witness)
     return Finding(Verdict.TESTED if part_that_holds else Verdict.FALSE, witness)
-
-
-def not_to_be_judged(reason: str) -> Callable[[], Finding]:
-    """Return the check of a sentence that computation cannot decide, for this reason."""
-    return lambda: Finding(Verdict.NOT_JUDGED, reason)
 
 
 def _all(verdict: Verdict, witness: str, facts: tuple[bool, ...]) -> Finding:
@@ -190,3 +170,255 @@ def _all(verdict: Verdict, witness: str, facts: tuple[bool, ...]) -> Finding:
     if failures:
         return Finding(Verdict.FALSE, f"fact {failures[0]} of {len(facts)} fails")
     return Finding(verdict, witness)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Some lines of a document: their digest, and what is on them if they state nothing."""
+
+    passage: Passage
+    digest: str
+    content: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document of the notes: title, number of lines, blank ones, digest of the whole, rows.
+
+    The document is no part of the repository. Its rows divide the lines that are not blank.
+    """
+
+    name: str
+    title: str
+    lines: int
+    blank: frozenset[int]
+    digest: str
+    rows: tuple[Row, ...]
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """Yield the numbers of ranges such as ``2 4-6``."""
+    for part in text.split():
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads((files("symbolic.claims") / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _document(name: str) -> Document:
+    table = _table(name)["document"]
+    rows = tuple(Row(Passage.at(f"{name}:{lines}"), *rest) for lines, *rest in table["rows"])
+    blank = frozenset(_numbers(table["blank"]))
+    return Document(name, table["title"], table["lines"], blank, table["digest"], rows)
+
+
+DOCUMENTS = {name: _document(name) for name in NOTES_FILES}
+"""The documents of the notes by their numbers."""
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    """Return all claims: those of the notes in the order of their lines, then the others.
+
+    Raises
+    ------
+    ValueError
+        If a key is used twice, a claim has no check, or a check no claim.
+    """
+    modules = [import_module(f"symbolic.claims.{name}") for name in SUBJECTS]
+    checks = {
+        name: function
+        for module in modules
+        for name, function in vars(module).items()
+        if getattr(function, "__annotations__", {}).get("return") == "Finding"
+        and function.__module__ == module.__name__
+        and not name.startswith("_")
+    }
+    rows = [(name, key, row) for name in FILES for key, row in _table(name).items()]
+    rows = [x for x in rows if x[1] != "document"]
+    taken = Counter(_name(key) for _, key, _ in rows)
+    wrong = [f"{name} is the key of {count} claims" for name, count in taken.items() if count > 1]
+    wrong += [f"no claim has the check {name}" for name in checks.keys() - taken.keys()]
+    made = [_claim(name, key, row, checks.get(_name(key))) for name, key, row in rows]
+    wrong += [
+        f"{x.key} has no check"
+        for x in made
+        if x.check is None and x.expected is not Verdict.NOT_JUDGED and not x.test
+    ]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    notes = sorted((x for x in made if x.passages), key=lambda x: x.passages)
+    return (*notes, *(x for x in made if not x.passages))
+
+
+def _name(key: str) -> str:
+    """Return the name of the check of a claim."""
+    return re.sub(r"\W", "_", key)
+
+
+def _claim(name: str, key: str, row: Mapping[str, Any], check: Any) -> Claim:
+    given = {
+        "corrected": "instead", "corrected_latex": "instead_latex", "latex": "latex",
+        "why": "why", "witness": "witness", "test": "test", "method": "method",
+    }  # fmt: skip
+    words = {to: row[of] for to, of in given.items() if of in row}
+    passages = tuple(Passage.at(*place) for place in row.get("printed", ()))
+    source = row.get("source", name)
+    return Claim(
+        key, source, row["claim"], Verdict(row["verdict"]), check, passages=passages, **words
+    )
+
+
+def notes() -> tuple[Claim, ...]:
+    """Return the claims of the notes."""
+    return tuple(x for x in claims() if x.passages)
+
+
+def _sources() -> Iterator[str]:
+    for name in FILES:
+        rows = [row for key, row in _table(name).items() if key != "document"]
+        yield from [name] if name in DOCUMENTS else (row.get("source", name) for row in rows)
+
+
+SOURCES = tuple(dict.fromkeys(_sources()))
+"""The names by which `select` knows the sources."""
+
+
+def select(source: str) -> tuple[Claim, ...]:
+    """Return the claims of a source, or those on lines of a document: "003:95", "4:96-104".
+
+    Raises
+    ------
+    ValueError
+        If there is no such source or line.
+    """
+    if source not in DOCUMENTS and source in SOURCES:
+        return tuple(x for x in claims() if x.source == source and not x.passages)
+    here = lines_of(source)
+    return tuple(claim for claim in notes() if any(map(here.overlaps, claim.passages)))
+
+
+def lines_of(source: str) -> Passage:
+    """Return the lines of the notes that a source such as "003", "003:95", "4:96-104" names.
+
+    Raises
+    ------
+    ValueError
+        If there is no such document or line.
+    """
+    name, _, lines = source.partition(":")
+    name = name.zfill(3) if name.isdecimal() else name
+    if name not in DOCUMENTS:
+        raise ValueError(
+            f"source must be one of {', '.join(SOURCES)}, or lines of the notes such as 003:95 "
+            f"or 004:96-104; got {source!r}"
+        )
+    size = DOCUMENTS[name].lines
+    first, dash, last = (lines or f"1-{size}").partition("-")
+    numbers = [int(n) for n in (first, last if dash else first) if n.isdecimal()]
+    if len(numbers) < 2 or not 1 <= numbers[0] <= numbers[1] <= size:
+        raise ValueError(f"source must name lines from 1 to {size} of {name}; got {source!r}")
+    return Passage(name, numbers[0], numbers[1])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Claim with the finding of its check."""
+
+    claim: Claim
+    finding: Finding
+
+    @property
+    def changed(self) -> bool:
+        """Whether the verdict differs from the one on record."""
+        return self.finding.verdict is not self.claim.expected
+
+
+def judge(claim: Claim) -> Entry:
+    """Run one claim's check."""
+    found = Finding(claim.expected) if claim.check is None else claim.check()
+    return Entry(claim, Finding(found.verdict, found.witness or claim.witness))
+
+
+_FEW = 12
+"""Claims for which other processes take longer to start than they save."""
+
+
+def judge_all(claims: Sequence[Claim]) -> Iterator[Entry]:
+    """Run the checks, many of them on all processors, and yield the entries in this order."""
+    if len(claims) <= _FEW:
+        yield from map(judge, claims)
+        return
+    with ProcessPoolExecutor() as pool:
+        yield from pool.map(judge, claims)
+
+
+def problems(claims: Sequence[Claim]) -> list[str]:
+    """Return what is incomplete: lines in no row or several, rows without their claim."""
+    result, judged = [], {x.lines for claim in claims for x in claim.passages}
+    for document in DOCUMENTS.values():
+        covered = Counter(
+            n for row in document.rows for n in range(row.passage.first, row.passage.last + 1)
+        )
+        for line in range(1, document.lines + 1):
+            if covered[line] == 0 and line not in document.blank:
+                result.append(f"{document.name}:{line}: in no row of the table")
+            if covered[line] > 1:
+                result.append(f"{document.name}:{line}: in {covered[line]} rows of the table")
+        for row in document.rows:
+            if bool(row.content) == (row.passage in judged):
+                what = "a claim judges it" if row.content else "no claim judges it"
+                result.append(f"{row.passage}: {what}")
+    known = {row.passage for document in DOCUMENTS.values() for row in document.rows}
+    return result + [f"{passage} is no row of the table" for passage in sorted(judged - known)]
+
+
+def digest(lines: Iterable[str]) -> str:
+    """Return the digest of some lines; blank ones and space at their ends do not count."""
+    text = "\n".join(line.strip() for line in lines if line.strip())
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def problems_with_documents(claims: Sequence[Claim], folder: Path) -> list[str]:
+    """Return where table and claims differ from the documents in a folder.
+
+    The name of a document's file begins with its number. Its digest, its blank lines, the digest of
+    every row and the formulas that claims quote are compared.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a document is not in the folder.
+    """
+    result = []
+    for document in DOCUMENTS.values():
+        paths = sorted(folder.glob(f"{document.name}*"))
+        if not paths:
+            raise FileNotFoundError(f"{folder} has no file whose name begins with {document.name}")
+        content = paths[0].read_bytes()
+        if hashlib.sha256(content).hexdigest() != document.digest:
+            result.append(f"{document.name}: {paths[0].name} is another document")
+        lines = content.decode().split("\n")
+        blank = {k for k in range(1, document.lines + 1) if not "".join(lines[k - 1 : k]).strip()}
+        if blank != document.blank:
+            result.append(f"{document.name}: other lines are blank")
+        for row in document.rows:
+            text = lines[row.passage.first - 1 : row.passage.last]
+            if digest(text) != row.digest:
+                result.append(f"{row.passage}: the digest of these lines is {digest(text)}")
+        result += [
+            f"{claim.key}: {formula} is not printed at {passage}"
+            for claim in claims
+            for passage in claim.passages
+            if passage.document == document.name
+            for formula in passage.formulas
+            if _bare(formula) not in _bare("".join(lines[passage.first - 1 : passage.last]))
+        ]
+    return result
+
+
+def _bare(text: str) -> str:
+    """The text without space and dollars."""
+    return "".join(text.split()).replace("$", "")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_COVERAGE = "symbolic/claims/coverage.py"
-_ENERGY_EXTREMES = "symbolic/claims/energy_extremes.py"
-_EXPLOSION_EQUATIONS = "symbolic/claims/explosion_equations.py"
-_EXPLOSION_LAW = "symbolic/claims/explosion_law.py"
-_ITO = "symbolic/claims/ito.py"
-_KINETIC_ENERGY = "symbolic/claims/kinetic_energy.py"
-_LIVE_TOKEN = "symbolic/claims/live_token.py"
-_RANDOM_HEADS = "symbolic/claims/random_heads.py"
-_RANDOM_VALUES = "symbolic/claims/random_values.py"
+_COVERAGE = "symbolic/claims/ledger.py"
+_ENERGY_EXTREMES = "symbolic/claims/particles.py"
+_EXPLOSION_EQUATIONS = "symbolic/claims/explosion.py"
+_EXPLOSION_LAW = "symbolic/claims/explosion.py"
+_ITO = "symbolic/claims/explosion.py"
+_KINETIC_ENERGY = "symbolic/claims/transport.py"
+_LIVE_TOKEN = "symbolic/claims/explosion.py"
+_RANDOM_HEADS = "symbolic/claims/random_layers.py"
+_RANDOM_VALUES = "symbolic/claims/random_layers.py"
 _SYMBOLIC_BLOCKS = "symbolic/blocks.py"
 _SYMBOLIC_FUNCTIONS = "symbolic/functions.py"
 _SYMBOLIC_GAUSSIAN = "symbolic/gaussian.py"
@@ -137,8 +137,8 @@ SYMBOLS = [
     Mutant(
         "ito-second-order-doubled",
         _ITO,
-        "diff(slope, entry) / 2",
-        "diff(slope, entry)",
+        "hessian(function, self.entries)).trace() / 2",
+        "hessian(function, self.entries)).trace()",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[explosion-rest-of-v]",),
     ),
     Mutant(
