@@ -108,6 +108,9 @@ _LLAMA = Names(biases={"qkvo": ("attention_bias", False), "gud": ("mlp_bias", Fa
 _ATTENTION = replace(_LLAMA, biases={"qkvo": ("attention_bias", False)})
 _PLAIN = replace(_LLAMA, biases={})
 _GEMMA = replace(_ATTENTION, tied=True)
+_COHERE = replace(
+    _GEMMA, norms=("input_layernorm", "input_layernorm"), scale=("logit_scale", 0.0625)
+)
 _SANDWICH = replace(_GEMMA, norms=("input_layernorm", "pre_feedforward_layernorm"))
 _GLM = replace(_LLAMA, matrices=_SEPARATE | _GATE_UP, biases={"qkv": ("attention_bias", True)})
 _GPT2 = Names(
@@ -164,8 +167,8 @@ NAMES: dict[str, Names] = {
         _GPTJ, matrices={"attn.qkv_proj": "qkv", "attn.out_proj": "o", "mlp.fc_in": "u",
                          "mlp.fc_out": "d"},
     ),
-    "cohere": replace(_GEMMA, scale=("logit_scale", 0.0625)),
-    "cohere2": replace(_GEMMA, scale=("logit_scale", 0.0625)),
+    "cohere": _COHERE,
+    "cohere2": _COHERE,
     "data2vec-text": _roberta("data2vec_text"),
     "distilbert": replace(
         _bert("distilbert", "vocab_projector.bias", ("vocab_transform", "vocab_layer_norm")),
