@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,38 @@ def test_a_planted_error_is_named_and_nothing_else(name: str) -> None:
     assert [x.where for x in found.suspects] == where, str(found)
     assert not found.ok
     assert re.search(said, found.suspects[0].what), found.suspects[0].what
+
+
+def test_names_of_other_code() -> None:
+    """Containers with other names, by a map with or without ".weight"; without one, a message."""
+    own = {"transformer.wte": "emb", "transformer.wpe": "pos", "transformer.h": "layers",
+           "transformer.ln_f": "end", "lm_head": "head"}  # fmt: skip
+    module = build()
+    parts = module.transformer
+    module.emb, module.pos, module.layers, module.end = parts.wte, parts.wpe, parts.h, parts.ln_f
+    module.head = module.lm_head
+
+    def forward(ids: torch.Tensor) -> torch.Tensor:
+        x = module.emb(ids) + module.pos(torch.arange(ids.shape[1]))
+        for layer in module.layers:
+            x = layer(x)
+        return torch.Tensor(module.head(module.end(x)))
+
+    del module.transformer, module.lm_head
+    module.forward = forward
+    back = {new: known for known, new in own.items()}
+    stems = {re.sub(r"\.\d+\.", ".*.", x).rpartition(".")[0] for x, _ in module.named_parameters()}
+    heads = {stem: stem.partition(".")[0] for stem in stems}
+    names = {f"{x}.weight": x.replace(head, back[head], 1) for x, head in heads.items()}
+    assert check(module, names=names).ok
+    with pytest.raises(ValueError, match="no parameter of the module has a known name"):
+        check(module)
+
+
+def test_a_configuration_of_another_size_is_said() -> None:
+    found = check(build(), replace(build().config, n_embd=128))
+    assert any("the shape is" in x.what for x in found.suspects)
+    assert not found.effects
 
 
 def test_a_module_that_computes_something_else_is_suspect() -> None:

@@ -195,6 +195,13 @@ def test_chunks_and_threads_do_not_change_bits():
         (lambda: sa.AdamW(0.1, weight_decay={"x": -1.0}), r"weight_decay\['x'\] must be"),
         (lambda: sa.Lion(0.1, betas=0.9), "betas must be two numbers"),
         (lambda: sa.Muon(0.1, rest=sa.Muon(0.1)), "rest must be"),
+        (lambda: sa.Muon(0.1, rest=torch.optim.AdamW([torch.zeros(1)])), "rest must be"),
+        (
+            lambda: sa.simulate_training(
+                GPT2, IDS, TARGETS, samples=1, optimizer=sa.AdamW(0.1, weight_decay={"*foo*": 1.0})
+            ),
+            r"weight_decay has a rate for '\*foo\*', but the parameters are",
+        ),
     ],
 )
 def test_refusals(make, message):

@@ -17,7 +17,7 @@ from shaped_attention.architectures.tokens import checked_ids
 from shaped_attention.audit.effects import effects_of
 from shaped_attention.audit.entry_laws import in_words
 from shaped_attention.audit.parameters import Reading, read
-from shaped_attention.audit.report import ModelCheck, Parameter, Suspect
+from shaped_attention.audit.report import Effect, ModelCheck, Parameter, Suspect
 from shaped_attention.audit.rule import suspects_of
 from shaped_attention.checks import argument_error, check_count, check_inside, with_types
 
@@ -99,7 +99,10 @@ def check_model(
     known = checked_ids(model.embedding, _TOKENS if ids is None else np.asarray(ids))
     reading = read(module, model, names)
     suspects = reading.suspects + suspects_of(reading.sections, level / 2)
-    effects, notes = effects_of(module, model, known, reading, samples, seed)
+    effects: list[Effect] = []
+    notes = ["effects are left out, since a shape is not that of the configuration"]
+    if all(x.kind != "shape" for x in suspects):
+        effects, notes = effects_of(module, model, known, reading, samples, seed)
     low = [x for x in effects if x.p_value < _SHARE * level]
     if low and not suspects:
         first = min(low, key=lambda x: (x.name.startswith("gradient"), x.layer is None, x.layer))

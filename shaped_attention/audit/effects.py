@@ -125,7 +125,11 @@ def _drawn(
     held = {name: x for name, x in reading.held.items() if x.requires_grad}
     norms: dict[str, Array] = {}
     with torch.enable_grad():
-        logits = _logits(module(tokens, **start, **aims), model.embedding.vocabulary)
+        try:
+            output = module(tokens, **start, **aims)
+        except Exception as error:
+            raise ValueError(f"module(ids) failed: {type(error).__name__}: {error}") from error
+        logits = _logits(output, model.embedding.vocabulary)
         loss = nn.functional.cross_entropy(logits.float(), goal[0])
         if loss.requires_grad:
             parts = torch.autograd.grad(loss, [*held.values()], allow_unused=True)

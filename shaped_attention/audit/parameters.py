@@ -101,12 +101,14 @@ def read(module: nn.Module, model: Model, names: Mapping[str, str] | None) -> Re
         raise argument_error("module", "a module with parameters", module)
     known = _Known(model)
     every = [name for group in tensors.values() for name in group]
-    maps = list(MAPS.values()) if names is None else [names]
+    own = [{k.removesuffix(".weight"): v.removesuffix(".weight") for k, v in (names or {}).items()}]
+    maps = list(MAPS.values()) if names is None else own
     chosen = max(maps, key=lambda x: sum(known.role(name, x) is not None for name in every))
     sections: list[Section] = []
     suspects: list[Suspect] = []
     library: dict[str, Tensor] = {}
     found: set[tuple[str, int | None]] = set()
+    layers = f"{known.names.layers}.*"
     for key, group in tensors.items():
         roles = [(name, r) for name in group if (r := known.role(name, chosen)) is not None]
         if not roles:
@@ -116,15 +118,20 @@ def read(module: nn.Module, model: Model, names: Mapping[str, str] | None) -> Re
         wrong = known.sharing(roles, held, key)
         suspects += wrong
         name, role = next((x for x in roles if x[1].letters == "w"), roles[0])
+        if role.layer is not None:
+            layers = f"{starred(name)[0].partition('*')[0]}*"
         library[at(role.stem, role.layer) + role.suffix] = held[key]
         try:
             sections += known.sections(name, role, held[key], 0 if wrong else _KEPT)
         except ValueError as error:
             suspects.append(Suspect("shape", starred(name)[0], math.inf, str(error)))
+    if not library:
+        raise ValueError(
+            f"no parameter of the module has a known name, such as {every[0]}; names= takes a map "
+            "to the library's, such as {'blocks.*.att.query': 'model.layers.*.self_attn.q_proj'}"
+        )
     missing = dict.fromkeys(starred(at(*x))[0] for x in known.needed() if x not in found)
     suspects += [Suspect("missing", x, math.inf, _MISSING) for x in missing]
-    back = {of: own for own, of in chosen.items()}
-    layers = back.get(f"{known.names.layers}.*", f"{known.names.layers}.*")
     kinds = sorted({str(x.dtype) for x in held.values() if x.element_size() < 4})
     return Reading(sections, suspects, library, layers, " and ".join(kinds))
 
@@ -223,6 +230,9 @@ class _Known:
             yield Section(name, group, "", layer, EntryLaw(0.0, mean=mean), entries, rounding, 0)
             return
         matrix = tensor.detach().flatten(1)
+        whole = self.model.embedding.vocabulary, self.model.width
+        if role.letters == "w" and matrix.shape != whole:
+            raise ValueError(f"the shape is {tuple(matrix.shape)}; the configuration says {whole}")
         for letters, part in self._parts(role.letters, matrix):
             end = f"[{letters}]" if letters != role.letters else ""
             if zero := list(self._zero_rows(letters)):

@@ -93,14 +93,16 @@ class ModelCheck:
     def __str__(self) -> str:
         """Return the result in words."""
         counted = f"{len(self.parameters)} parameters and {len(self.effects)} effects"
-        found = "as" if self.ok else "not as"
+        found = "initialised as" if self.ok else "not as"
         lines = [f"{self.model}: {found} its configuration says ({counted}; level {self.level:g})"]
         lines += [f"  {suspect}" for suspect in self.suspects]
         far = sorted((x for x in self.effects if x.p_value < 0.01), key=lambda x: x.p_value)
         lines += ["effects, the farthest first:"] * bool(far)
         for x in far[:5]:
-            place = "" if x.layer is None else f", layer {x.layer}"
-            lines.append(f"  {x.name}{place}: {x.value:.4g}; median of the law {x.median:.4g}")
+            name = x.name if x.layer is None else f"{x.name} after layer {x.layer}"
+            if "*" in x.name and x.layer is not None:
+                name = x.name.replace("*", str(x.layer - 1))
+            lines.append(f"  {name}: {x.value:.4g}; median of the law {x.median:.4g}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 

@@ -45,7 +45,11 @@ def check_command(
     from shaped_attention.checks import function_named
     from shaped_attention.commands.model import numbers_in
 
-    module = function_named(build, "MODULE:FUNCTION")()
+    make = function_named(build, "MODULE:FUNCTION")
+    try:
+        module = make()
+    except Exception as error:
+        raise ValueError(f"{build}() failed: {type(error).__name__}: {error}") from error
     found = check_model(
         module, None if ids is None else numbers_in("--ids", ids), config, init, samples=samples,
         names=None if names is None else json.loads(Path(names).read_text(encoding="utf-8")),

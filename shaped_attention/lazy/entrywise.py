@@ -223,6 +223,23 @@ RULES = SGD, Muon, AdamW, Lion
 """The optimisers."""
 
 
+def check_rule(rule: Any) -> None:
+    """Raise ValueError unless this is an optimiser of this package."""
+    if isinstance(rule, type) and issubclass(rule, RULES):
+        name = rule.__name__
+        raise ValueError(
+            f"optimizer must be an instance; got the class {name}: call it, as in sa.{name}(0.1)"
+        )
+    if not isinstance(rule, RULES):
+        raise argument_error(
+            "optimizer",
+            "an SGD, Muon, AdamW or Lion of this package, such as sa.AdamW(0.001); optimisers that "
+            "read the weights, such as LAMB, LARS and Adam with coupled weight decay, are not "
+            "functions of gradients, and not covered",
+            rule,
+        )
+
+
 def of_entries(rule: Rule) -> bool:
     """Return whether a rule acts on entries."""
     return isinstance(rule, _OfEntries) or (

@@ -167,7 +167,8 @@ class Muon:
 
     def __post_init__(self) -> None:
         _check_settings(self)
-        if isinstance(self.rest, Muon) or not (self.rest is None or hasattr(self.rest, "step")):
+        known = hasattr(self.rest, "step") and hasattr(self.rest, "lr")
+        if isinstance(self.rest, Muon) or not (self.rest is None or known):
             raise argument_error("rest", "an SGD, AdamW, Lion or None", self.rest)
 
     def step(
@@ -252,19 +253,21 @@ def check_rates(what: str, rates: Any) -> None:
 
 
 def check_parameters(rule: Rule, parameters: Mapping[str, Parameter]) -> None:
-    """Raise ValueError if a learning rate is for no parameter that the rule updates."""
+    """Raise ValueError if a rate or a decay is for no parameter that the rule updates."""
     if isinstance(rule, Muon) and rule.rest is not None:
-        _check_patterns(rule.lr, [name for name, x in parameters.items() if x.hidden])
-        _check_patterns(rule.rest.lr, [name for name, x in parameters.items() if not x.hidden])
+        _check_patterns(rule, [name for name, x in parameters.items() if x.hidden])
+        _check_patterns(rule.rest, [name for name, x in parameters.items() if not x.hidden])
     else:
-        _check_patterns(rule.lr, list(parameters))
+        _check_patterns(rule, list(parameters))
 
 
-def _check_patterns(rates: Rate, names: list[str]) -> None:
-    for pattern in rates if isinstance(rates, Mapping) else ():
-        if not any(fnmatchcase(name, pattern) for name in names):
-            few = ", ".join(names[:9] if len(names) < 10 else [*names[:8], "..."])
-            raise ValueError(f"lr has a rate for {pattern!r}, but the parameters are {few}")
+def _check_patterns(rule: Rule, names: list[str]) -> None:
+    for what in ("lr", "weight_decay"):
+        rates = getattr(rule, what)
+        for pattern in rates if isinstance(rates, Mapping) else ():
+            if not any(fnmatchcase(name, pattern) for name in names):
+                few = ", ".join(names[:9] if len(names) < 10 else [*names[:8], "..."])
+                raise ValueError(f"{what} has a rate for {pattern!r}, but the parameters are {few}")
 
 
 def rate_of(rates: Rate, name: str) -> float:

@@ -16,7 +16,7 @@ from shaped_attention.architectures.reading import as_model, record_of
 from shaped_attention.architectures.tokens import checked_ids, mean_covariance
 from shaped_attention.blocks.base import Block, Pattern
 from shaped_attention.checks import argument_error, check_count
-from shaped_attention.lazy.entrywise import RULES
+from shaped_attention.lazy.entrywise import RULES, check_rule
 from shaped_attention.lazy.named_model import LibraryModel
 from shaped_attention.lazy.networks import readout_entries
 from shaped_attention.lazy.optimizers import SGD
@@ -123,20 +123,7 @@ def simulate_training(
     """
     check_count("steps", steps)
     rule = SGD(1.0) if optimizer is None else optimizer
-    if not isinstance(rule, RULES):
-        if isinstance(rule, type) and issubclass(rule, RULES):
-            name = rule.__name__
-            raise ValueError(
-                f"optimizer must be an instance; got the class {name}: call it, as in "
-                f"sa.{name}(0.1)"
-            )
-        raise argument_error(
-            "optimizer",
-            "an SGD, Muon, AdamW or Lion of this package (an update that reads the weights, as "
-            "coupled weight decay in Adam, LAMB, LARS and cautious decay, is no function of "
-            "gradients)",
-            optimizer,
-        )
+    check_rule(rule)
     named = (tokens, targets, width, depth, classes, samples, seed, options)
     make = _of_layer if _is_layer(layer) else _of_model
     spec, goal, network = make(layer, *named)

@@ -19,13 +19,14 @@ from shaped_attention.architectures.tokens import checked_ids, mean_covariance
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.blocks.positions import allowed
 from shaped_attention.checks import argument_error, check_count, check_values
+from shaped_attention.lazy.entrywise import check_rule
 from shaped_attention.lazy.named_model import LibraryModel
 from shaped_attention.lazy.networks import readout_entries
 from shaped_attention.lazy.optimizers import SGD
 from shaped_attention.lazy.training_run import trained
 from shaped_attention.lazy.weights import Weights
 from shaped_attention.models.gradients import checked_targets
-from shaped_attention.models.mup import check_optimizer, with_mup_rates
+from shaped_attention.models.mup import with_mup_rates
 from shaped_attention.results.provenance import recorded
 from shaped_attention.rows.rows import Rows
 from shaped_attention.rows.tape import Tape
@@ -113,7 +114,7 @@ def coordinate_check(
         If a loss is not finite.
     """
     known, rule = as_model(model), SGD(0.1) if optimizer is None else optimizer
-    check_optimizer(rule)
+    check_rule(rule)
     axis, places = ("width", widths) if depths is None else ("depth", depths)
     if places is None or (widths is None) == (depths is None):
         raise ValueError("widths, depths: give exactly one of the two")

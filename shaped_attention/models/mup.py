@@ -16,6 +16,7 @@ from typing import Any
 from shaped_attention.architectures.model import Model, check_kind
 from shaped_attention.architectures.parameter_names import holds, names_of
 from shaped_attention.checks import argument_error, check_count
+from shaped_attention.lazy.entrywise import check_rule
 from shaped_attention.lazy.optimizers import SGD, Muon
 from shaped_attention.lazy.stored import layer_gains
 
@@ -53,14 +54,8 @@ def with_mup_rates(optimizer: Any, model: Model, base: int) -> Any:
     """
     check_count("base", base)
     check_kind("model", model, Model, "a result of model_from_config")
-    check_optimizer(optimizer)
+    check_rule(optimizer)
     return _scaled(optimizer, model, model.width / base, layers=True)
-
-
-def check_optimizer(optimizer: Any) -> None:
-    """Raise ValueError unless this is an optimiser, with a rate and a step."""
-    if isinstance(optimizer, type) or not (hasattr(optimizer, "lr") and hasattr(optimizer, "step")):
-        raise argument_error("optimizer", "an optimiser of this package, as sa.SGD(0.1)", optimizer)
 
 
 def _scaled(optimizer: Any, model: Model, factor: float, layers: bool) -> Any:
