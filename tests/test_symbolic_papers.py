@@ -177,7 +177,7 @@ def quadrature_exponent(d: int, beta: float, opposite: bool = False) -> float:
 @pytest.mark.parametrize(("d", "beta"), [(4, 0.5), (4, 1.75), (8, 1.0)])
 def test_the_antipode_of_random_heads_by_quadrature(d: int, beta: float) -> None:
     """Negative control: for opposite scores, the mean of the product at r = -1, it is another."""
-    expected = float(random_layers.exponent_at(d, beta))
+    expected = float(random_layers.antipode().subs({D_: d, **random_layers.means_at(beta)}))
     np.testing.assert_allclose(quadrature_exponent(d, beta), expected, atol=1e-3)
     assert abs(quadrature_exponent(d, beta, opposite=True) - expected) > 0.1
 

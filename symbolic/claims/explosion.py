@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,32 +20,36 @@ from symbolic.names import GAMMA, TAU
 from symbolic.series import HALF, Series
 
 
+@dataclass(frozen=True)
 class Ito:
-    """Drifts and covariations of functions of V, where V solves a limit at a symbolic V."""
+    """Drifts and covariations of functions of variables of which these are given."""
 
-    def __init__(self, limit: Limit) -> None:
-        self.entries = vech(limit.algebra.v_expressions)
-        self._drift, self._diffusion = Matrix(vech(limit.drift)), limit.diffusion
+    entries: list[Expr]
+    drifts: Matrix
+    diffusion: Matrix
+
+    @classmethod
+    def of(cls, limit: Limit) -> Ito:
+        """Return that of V, the solution of a limit that is derived at a symbolic V."""
+        return cls(vech(limit.algebra.v_expressions), Matrix(vech(limit.drift)), limit.diffusion)
 
     def drift(self, function: Expr) -> Expr:
         """Return the drift of f(V): sum of b_i d_i f and of Sigma_ij d_i d_j f / 2."""
         slopes = Matrix([function]).jacobian(self.entries)
-        second = (self._diffusion * hessian(function, self.entries)).trace() / 2
-        return (slopes * self._drift)[0] + second
+        second = (self.diffusion * hessian(function, self.entries)).trace() / 2
+        return (slopes * self.drifts)[0] + second
 
     def covariation(self, first: Expr, second: Expr) -> Expr:
         """Return d[f(V), g(V)] / dt: the sum of Sigma_ij d_i f d_j g."""
         left, right = (Matrix([f]).jacobian(self.entries) for f in (first, second))
-        return (left * self._diffusion * right.T)[0]
+        return (left * self.diffusion * right.T)[0]
 
     def turned(self, forms: Mapping[Symbol, Expr]) -> tuple[Ito, dict[Expr, Expr]]:
         """Return the same in linear forms of V as coordinates, and the entries of V in these."""
-        turn, result = Matrix([*forms.values()]).jacobian(self.entries), copy(self)
+        turn = Matrix([*forms.values()]).jacobian(self.entries)
         old = dict(zip(self.entries, turn.inv() * Matrix([*forms]), strict=True))
-        result.entries = [*forms]
-        result._drift = (turn * self._drift).xreplace(old).expand()
-        result._diffusion = (turn * self._diffusion * turn.T).xreplace(old).expand()
-        return result, old
+        moved = turn * self.drifts, turn * self.diffusion * turn.T
+        return Ito([*forms], *(m.xreplace(old).expand() for m in moved)), old
 
 
 def vanishes(expression: Expr) -> bool:
@@ -138,7 +141,7 @@ def one_live_token(share: Any, heads: Any, output_projection: bool = False) -> L
 
 def has_law(layer: Layer, law: Law, form: Expr, tokens: int = 2) -> bool:
     """Return whether a form of V has the drift and quadratic variation of a law, for all V."""
-    ito = Ito(derive(layer, tokens))
+    ito = Ito.of(derive(layer, tokens))
     drift = ito.drift(form) - law.alpha * form**3
     variation = ito.covariation(form, form) - 2 * law.rate * form**2 - law.delta * form**4
     return bool(expand(drift) == 0 and expand(variation) == 0)
@@ -226,7 +229,7 @@ def rest_of_two_tokens(layer: Layer, law: Law) -> bool:
     """Return whether beta and d = det V / (u/2) have the stated law given u."""
     # In the entries along w and e all denominators are powers of x = V_ww = u/2.
     x, y, z = symbols("x y z", positive=True)
-    ito, old = Ito(derive(layer, 2)).turned(
+    ito, old = Ito.of(derive(layer, 2)).turned(
         {x: GAP / 2, y: (PAIR[0, 0] - PAIR[1, 1]) / 2, z: sum(PAIR) / 2}
     )
     stated = (PAIR[0, 0] - PAIR[1, 1]) / GAP, 2 * det(PAIR) / GAP, GAP
@@ -248,7 +251,7 @@ def explosion_rest_of_v() -> Finding:
 def determinant_holds(layer: Layer, law: Law) -> bool:
     """Return whether the derived drift of det V for two tokens is the stated one."""
     rate = (2 * law.alpha - law.delta / 4) * GAP**2 - law.rate
-    return bool(expand(Ito(derive(layer, 2)).drift(det(PAIR)) - det(PAIR) * rate) == 0)
+    return bool(expand(Ito.of(derive(layer, 2)).drift(det(PAIR)) - det(PAIR) * rate) == 0)
 
 
 def explosion_determinant() -> Finding:
@@ -441,7 +444,7 @@ def pull_is_bounded(largest: Expr) -> bool:
 
 
 def explosion_mlp_bounds() -> Finding:
-    ito, law = Ito(derive([ShapedAttention(), MLP], 2)), two_tokens(1)
+    ito, law = Ito.of(derive([ShapedAttention(), MLP], 2)), two_tokens(1)
     pull = 2 * MLP_GAMMA**2 * SHAPE * relu_function(PAIR, 1, 0)
     variation = 2 * (law.rate + 2 * MLP_GAMMA**2) * GAP**2 + law.delta * GAP**4
     return proven(
@@ -461,7 +464,7 @@ def trace_formulas_hold(tokens: int) -> bool:
     Drift (gamma^2/tau_0^2) (|P|^2 tr V / m^2 + q^T V s / m), variation 2 k |V|^2 + 4 (gamma^4 /
     tau_0^2) tr(V^2 P V) / m^2.
     """
-    ito, v = Ito(derive(ShapedAttention(), tokens)), symbolic_covariance(tokens)
+    ito, v = Ito.of(derive(ShapedAttention(), tokens)), symbolic_covariance(tokens)
     p = _centring(tokens) * v * _centring(tokens)
     spread = Matrix([p[a, a] - p.trace() / tokens for a in range(tokens)])
     cubic = (p * p).trace() * v.trace() / tokens**2 + (v.diagonal() * v * spread)[0] / tokens
@@ -523,7 +526,7 @@ def explosion_erf_bound() -> Finding:
 
 def causal_equations_hold(heads: int) -> bool:
     """Return whether u, V_00, log u and u^(1 - 2a) under a causal mask are as stated, m = 2."""
-    ito, law = Ito(derive(ShapedAttention(mask="causal", heads=heads), 2)), two_tokens(heads)
+    ito, law = Ito.of(derive(ShapedAttention(mask="causal", heads=heads), 2)), two_tokens(heads)
     first, second = PAIR[0, 0], PAIR[1, 1]
     drift, variation = ito.drift(GAP), ito.covariation(GAP, GAP)
 
