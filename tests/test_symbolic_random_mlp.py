@@ -33,8 +33,8 @@ WRONG: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "random-mlp-two-tokens": ("MLP_SLOPE", lambda right: right.subs(D, D + 1)),
     "random-mlp-synchronises": ("MLP_SLOPE", lambda right: right - R),
     "random-mlp-attention": (
-        "mlp_of_two_tokens",
-        lambda right: lambda: (right()[0], 2 * right()[1]),
+        "of_two_tokens",
+        lambda right: lambda s: (right(s)[0], 2 * right(s)[1]),
     ),
     "random-mlp-antipode": ("MLP_SLOPE", lambda right: right + B**2),
 }

@@ -185,21 +185,16 @@ def speed(value: Expr) -> Expr:
 
 
 def noise_prevents_one_cluster() -> Finding:
-    end = SLOPE.subs(R, -1)
-    return imprecise(
-        part_that_holds=all(end.subs({D: d, BETA: beta}) < 0 for d, beta in ((8, 2), (2, 1))),
-        part_that_fails=bool(end.subs({D: 8, BETA: 1}) > 0)
-        and vanishes(growth(ones(2, 2), 1)[1] + (D - 1) / D),
-    )
+    one, *two = (SLOPE.subs({R: -1, D: d, BETA: b}) for d, b in ((8, 1), (8, 2), (2, 1)))
+    cluster_attracts = vanishes(growth(ones(2, 2), 1)[1] + (D - 1) / D)
+    return imprecise(all(end < 0 for end in two), bool(one > 0) and cluster_attracts)
 
 
 def antipodes_of_deterministic_flows() -> Finding:
     value = Symbol("v", real=True)
     slope = diff(speed(value), R).subs(R, -1)
-    return imprecise(
-        part_that_holds=vanishes(slope - 4 * value * Q) and bool(slope.subs(value, 1) > 0),
-        part_that_fails=bool(slope.subs(value, -1) < 0),
-    )
+    holds = vanishes(slope - 4 * value * Q) and bool(slope.subs(value, 1) > 0)
+    return imprecise(holds, part_that_fails=bool(slope.subs(value, -1) < 0))
 
 
 def antipodal_formations() -> Finding:
@@ -223,18 +218,14 @@ def antipodal_formations() -> Finding:
 # R_kl. The law of u enters cosines by S = E[w R w^T], divided by H.
 
 HEADS, HEAD, OTHER_HEAD = symbols("H h k", integer=True, positive=True)
-"""The number of heads, and two of them."""
-
-
-def covariance_of_heads() -> Expr:
-    """Return d E V_h,ab V_k,ac: only the same entry of the same head has a covariance."""
-    return KroneckerDelta(COLUMN, OTHER_COLUMN) * KroneckerDelta(HEAD, OTHER_HEAD)
+HEAD_COVARIANCE = KroneckerDelta(COLUMN, OTHER_COLUMN) * KroneckerDelta(HEAD, OTHER_HEAD)
+"""The number of heads, and two of them; d E V_h,ab V_k,ac: only the same entry has a covariance."""
 
 
 def random_values_heads() -> Finding:
     # The terms in h, b of d E u_a u'_a given the y_h; rows of V_h are independent.
     y, other = IndexedBase("y"), IndexedBase("Y")
-    term = y[HEAD, COLUMN] * other[OTHER_HEAD, OTHER_COLUMN] * covariance_of_heads() / HEADS**2
+    term = y[HEAD, COLUMN] * other[OTHER_HEAD, OTHER_COLUMN] * HEAD_COVARIANCE / HEADS**2
     found = summed(term, (OTHER_COLUMN, WIDTH), (OTHER_HEAD, HEADS))
     # The mean over heads of <y_h, y'_h>, divided by H.
     return proven(vanishes(found - y[HEAD, COLUMN] * other[HEAD, COLUMN] / HEADS / HEADS))
@@ -263,14 +254,13 @@ def gaussian_drift_vanishes() -> Finding:
     )
 
 
-def powers() -> tuple[Expr, Expr]:
-    """Return the powers of L in drift and variance: steps L^-a, and L^b = H heads, over H^c."""
-    a, b, c = symbols("a b c", nonnegative=True)
-    return 1 - a + b - b * c, 1 - 2 * a + b - 2 * b * c
+_A, _B, _C = symbols("a b c", nonnegative=True)
+POWERS = 1 - _A + _B - _B * _C, 1 - 2 * _A + _B - 2 * _B * _C
+"""The powers of L in drift and variance: steps L^-a, and L^b = H heads, over H^c."""
 
 
 def deterministic_or_stochastic() -> Finding:
-    (mean, variance), b = powers(), Symbol("b", nonnegative=True)
+    (mean, variance), b = POWERS, Symbol("b", nonnegative=True)
     signs = bool((-1 - b).is_negative) and bool(((1 + b) / 2).is_positive)
     return proven(vanishes(variance - (2 * mean - 1 - b)), signs)
 
@@ -287,10 +277,8 @@ def expected_s() -> tuple[Expr, Expr]:
 
 def _mean(function: Callable[[mpmath.mpf], mpmath.mpf]) -> mpmath.mpf:
     """Return the mean of a function of a standard normal number."""
-    ends = [-mpmath.inf, 0, mpmath.inf]
-    return mpmath.quad(lambda z: function(z) * mpmath.exp(-z * z / 2), ends) / mpmath.sqrt(
-        2 * mpmath.pi
-    )
+    ends, root = [-mpmath.inf, 0, mpmath.inf], mpmath.sqrt(2 * mpmath.pi)
+    return mpmath.quad(lambda z: function(z) * mpmath.exp(-z * z / 2), ends) / root
 
 
 def collapse_by_dimension_length_temperature() -> Finding:
@@ -345,20 +333,16 @@ def clustering_mitigated() -> Finding:
     exponent, t = antipode(), symbols("t_1:3", real=True)
     # w_i1 / w_i2 = exp(a_i), and t_i = tanh(a_i / 2).
     w = Matrix(2, 2, lambda i, k: (1 + difference_of_scores(i)[k] * t[i]) / 2)
+    covariance = Matrix(2, 2, covariance_of_differences)
+    betas = [mpmath.sqrt(2) ** k for k in (-8, -4, -2, *range(8), 10, 12)]
     return tested(
         vanishes(growth(ones(2, 2), 1)[1] + (D - 1) / D),
         expand((w * PAIR * w.T)[0, 1] - R - (1 - R) * (1 + t[0] * t[1]) / 2) == 0,
-        *[
-            vanishes(covariance_of_differences(i, j) - 2 * BETA**2 * (1 - R) * PAIR[i, j])
-            for i, j in product(range(2), repeat=2)
-        ],
+        all(map(vanishes, covariance - 2 * BETA**2 * (1 - R) * PAIR)),
         vanishes(exponent - (D - 3) * (1 + BETA**2 * FLAT) + (D - 1) * SQUARE),
         all(expand(exponent.subs(D, d)).is_negative for d in (2, 3)),
         vanishes(diff(exponent, D) - (1 + BETA**2 * FLAT - SQUARE)),
-        *[
-            exponent.subs({D: 4, **means_at(mpmath.sqrt(2) ** k)}) > 0.1
-            for k in (-8, -4, -2, *range(8), 10, 12)
-        ],
+        all(exponent.subs({D: 4, **means_at(beta)}) > 0.1 for beta in betas),
     )
 
 
@@ -369,18 +353,20 @@ def clustering_mitigated() -> Finding:
 A, K, B = symbols("A K B", positive=True)
 """kappa(1) = E phi^2, kappa'(1) = E phi'^2, and S_01."""
 
-KAPPA = Function("kappa")
+ATTRACTION = (D - 1) * A - (D - 3) * K
+"""One cluster attracts iff it is positive."""
+
+TOWARDS, ACROSS = B - R * A, A - R * B
+MLP_SLOPE = (D - 2) * TOWARDS / ACROSS + R
+"""g: the scale density in z = artanh r is exp(-int g)."""
 
 
 def random_weights_mean() -> Finding:
     r, s, t = (symbolic_covariance(4, name) for name in "RST")
     c, pairs = Symbol("c", real=True), list(combinations(range(4), 2))
+    cases = [(drift, pair) for pair in pairs] + [(bracket, (pairs[0], pair)) for pair in pairs]
     return proven(
-        *[
-            vanishes(f(r, s + c * t, *of) - f(r, s, *of) - c * f(r, t, *of))
-            for f, cases in ((drift, pairs), (bracket, product(pairs[:1], pairs)))
-            for of in cases
-        ]
+        *[vanishes(f(r, s + c * t, *of) - f(r, s, *of) - c * f(r, t, *of)) for f, of in cases]
     )
 
 
@@ -422,39 +408,26 @@ def random_mlp_kernel() -> Finding:
     )
 
 
-def mlp_of_two_tokens() -> tuple[Expr, Expr]:
-    """Return drift and bracket of the cosine r of two tokens with S = [[A, B], [B, A]]."""
-    return of_two_tokens(of_equal(A, B))
-
-
-TOWARDS, ACROSS = B - R * A, A - R * B
-MLP_SLOPE = (D - 2) * TOWARDS / ACROSS + R
-"""g: the scale density in z = artanh r is exp(-int g)."""
-
-
 def random_mlp_two_tokens() -> Finding:
-    b, a = mlp_of_two_tokens()
+    b, a = of_two_tokens(of_equal(A, B))
+    softmax = {A: P**2 + Q**2 + 2 * P * Q * R, B: 2 * P * Q + (P**2 + Q**2) * R}
     return proven(
         vanishes(b - ((D - 2) * TOWARDS - R * ACROSS) / D),
         vanishes(a - 2 * (1 - R**2) * ACROSS / D),
         vanishes(slope_in_z(b, a) - MLP_SLOPE),
-        vanishes(MLP_SLOPE.subs({A: MIXED[0, 0], B: MIXED[0, 1]}) - slope_in_z(*of_two_tokens())),
+        vanishes(MLP_SLOPE.subs(softmax) - slope_in_z(*of_two_tokens())),
     )
 
 
 def _at_one(slope: Expr) -> Expr:
     """Return the limit of a slope at r = 1 for B = kappa(r), by l'Hopital's rule."""
-    parts = (slope - R).subs(B, KAPPA(R)).together().as_numer_denom()
-    ends = {KAPPA(R).diff(R): K, KAPPA(R): A}
+    kappa = Function("kappa")(R)
+    parts = (slope - R).subs(B, kappa).together().as_numer_denom()
+    ends = {kappa.diff(R): K, kappa: A}
     if any(simplify(part.subs(ends).subs(R, 1)) != 0 for part in parts):
         raise ArithmeticError("numerator and denominator do not both vanish at r = 1")
     above, below = (diff(part, R).subs(ends).subs(R, 1) for part in parts)
     return simplify(above / below + 1)
-
-
-def attraction_of_one_cluster() -> Expr:
-    """Return (d - 1) A - (d - 3) K: one cluster attracts iff it is positive."""
-    return (D - 1) * A - (D - 3) * K
 
 
 def last_dimension(kernel: Expr) -> Expr:
@@ -468,7 +441,7 @@ def last_dimension(kernel: Expr) -> Expr:
 def random_mlp_synchronises() -> Finding:
     end, n = _at_one(MLP_SLOPE), Symbol("n", positive=True)
     return proven(
-        simplify((A + K) * end - attraction_of_one_cluster()) == 0,
+        simplify((A + K) * end - ATTRACTION) == 0,
         # a_n^2 of kappa, and its part in K - A and in the two slopes.
         simplify(diff(R**n - R, R).subs(R, 1) - (n - 1)) == 0,
         simplify(diff(1 - R ** (n + 1), R).subs(R, 1) + n + 1) == 0,
@@ -480,15 +453,15 @@ def random_mlp_synchronises() -> Finding:
 
 def random_mlp_attention() -> Finding:
     sigma, sign = Symbol("sigma", positive=True), Symbol("s", real=True)
-    b, a = mlp_of_two_tokens()
+    b, a = of_two_tokens(of_equal(A, B))
     flow = 2 * sign * Rational(1, 2) * (1 - R**2)
     end = _at_one(simplify(slope_in_z(sigma**2 * b + flow, sigma**2 * a)))
-    known = attraction_of_one_cluster() + 2 * sign * D / sigma**2
+    known = ATTRACTION + 2 * sign * D / sigma**2
     return proven(simplify((A + K) * end - known) == 0)
 
 
 def random_mlp_antipode() -> Finding:
-    b, a = mlp_of_two_tokens()
+    b, a = of_two_tokens(of_equal(A, B))
     there, half = Symbol("kappa_-1", real=True), Symbol("k", integer=True, nonnegative=True)
     ends = {R: -1, B: there}
     return proven(
@@ -554,7 +527,7 @@ def slope(function: Expr, z: Symbol, start: Expr = -oo) -> Expr:
 
 def synchronisation_by_noise() -> Finding:
     typical, other = at_end(1)[1], at_end(-1)[1]
-    attraction = attraction_of_one_cluster().subs({A: 1, K: KERNEL_SLOPE})
+    attraction = ATTRACTION.subs({A: 1, K: KERNEL_SLOPE})
     return imprecise(
         part_that_holds=vanishes(D * typical + attraction)
         and vanishes(typical.subs(KERNEL_SLOPE, 1) + 2 / D),
@@ -765,17 +738,12 @@ def long_context_step() -> Finding:
     )
 
 
-def of_orthogonal_tokens() -> Expr:
-    """Return the cosine of outputs at g = 0."""
-    return cancel(output_cosine().subs(COSINE, 0))
-
-
 def long_context_orthogonal() -> Finding:
     written = (2 * RATIO - 2 * INVERSE + 1) / (RATIO**2 / INVERSE + 1 - INVERSE)
     small, share = symbols("s y", positive=True)
     scaled = cancel(written.subs({RATIO: sqrt(share) * small, INVERSE: small**2}))
     return proven(
-        cancel(of_orthogonal_tokens() - written) == 0,
+        cancel(output_cosine().subs(COSINE, 0) - written) == 0,
         simplify(scaled.subs(small, 0) - 1 / (1 + share)) == 0,
         value(in_the_ratio(P), 0) == 0,
         value(in_the_ratio(P), 1) == Rational(1, 2),
