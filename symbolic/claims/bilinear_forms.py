@@ -162,7 +162,6 @@ def shear_translates() -> Finding:
 
 
 def translation(shift: MatrixExpr) -> BlockMatrix:
-    """Return the matrix that translates in homogeneous coordinates."""
     return BlockMatrix([[Identity(TO), shift], [ZeroMatrix(1, TO), Identity(1)]])
 
 
@@ -227,7 +226,6 @@ def scores_homogeneous_coordinates() -> Finding:
 
 
 def score(left: int, right: int) -> int:
-    """Return the score of two tokens of one entry, with weights 1 and no bias."""
     return left * right
 
 
@@ -452,7 +450,6 @@ def entries_agree(transposed: bool = True) -> bool:
 
 
 def _same_sum(first: Expr, second: Expr) -> bool:
-    """Compare two sums over the width term by term."""
     terms = [s.function.subs(s.limits[0][0], Symbol("k", integer=True)) for s in (first, second)]
     return expand(terms[0] - terms[1]) == 0 and first.limits[0][1:] == second.limits[0][1:]
 
@@ -779,7 +776,6 @@ def residual_layers_in_continuous_time() -> Finding:
 
 
 def layer(x: Expr, step: Expr) -> Expr:
-    """Return x + step * relu(-2x)."""
     return x + step * Max(0, -2 * x)
 
 

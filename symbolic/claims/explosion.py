@@ -94,8 +94,7 @@ def at_live_token(tokens: int, live: int, value: Expr | Rational) -> Matrix:
     return Matrix(tokens, tokens, lambda a, b: value if a == b == live else 0)
 
 
-# The scalar equations inside the limit, which decide whether V explodes. All drifts and diffusions
-# are derived from the recursion of a block.
+# The scalar equations inside the limit, derived from the recursion of a block.
 
 MLP_GAMMA, MLP = Symbol("gamma_mlp", positive=True), ShapedMLP(gamma="gamma_mlp")
 PAIR, ONE = symbolic_covariance(2), symbolic_covariance(1)[0, 0]
@@ -210,18 +209,15 @@ def explosion_live_token() -> Finding:
 
 def explosion_live_token_mlp() -> Finding:
     facts = []
-    for m in (2, 3):
-        limit = derive(MLP, m)
-        v, ring = limit.algebra.v_expressions, limit.algebra.ring
+    for m, derived in ((m, derive(MLP, m)) for m in (2, 3)):
+        v, ring = derived.algebra.v_expressions, derived.algebra.ring
         places = [ring.symbols.index(relu_function(v, a, b)) for a, b in vech_pairs(m) if a != b]
-        entries = [e for row in limit.drift_polynomials.to_list() for e in row]
+        entries = [e for row in derived.drift_polynomials.to_list() for e in row]
         live = dict(zip(vech(v), vech(at_live_token(m, 0, v[0, 0])), strict=True))
-        diffusion = limit.diffusion.xreplace(live)
+        diffusion = derived.diffusion.xreplace(live)
         diffusion[0, 0] -= 4 * MLP_GAMMA**2 * v[0, 0] ** 2
-        facts += [
-            all(any(powers[place] for place in places) for e in entries for powers in e),
-            diffusion.expand().is_zero_matrix,
-        ]
+        facts.append(all(any(powers[place] for place in places) for e in entries for powers in e))
+        facts.append(diffusion.expand().is_zero_matrix)
     return proven(*facts)
 
 
@@ -343,8 +339,7 @@ def explosion_threshold() -> Finding:
 def solves_killed_equation(first: Expr, second: Expr, third: Expr, kappa: Symbol) -> bool:
     """Return whether psi = Z^kappa 2F1(first, second; third; Z) has L psi = q psi.
 
-    q = 4 k (kappa^2 - (1/2 + r) kappa), which is what kappa solves. F and F' are symbols, and F''
-    is eliminated by the hypergeometric equation.
+    q = 4 k (kappa^2 - (1/2 + r) kappa), and F'' is eliminated by the hypergeometric equation.
     """
     z, (f, slope) = PLACE, symbols("F F_1")
     curvature = (first * second * f - (third - (first + second + 1) * z) * slope) / (z * (1 - z))
@@ -400,13 +395,9 @@ def explosion_inverse_square() -> Finding:
 
 
 def explosion_mean_log() -> Finding:
-    """Compare the naive mean of log u at a = 1/2, mu = 0 with the stated one.
-
-    Let y = arcsinh(sqrt(delta/(2k)) u) and D = y coth y - 1. G = E log u_tau at an independent
-    exponential time tau of rate 2 k solves 2 k G - L G = 2 k log u. Both log u - 1/2 and
-    log u - 1/2 - D do; the mean is the one that stays bounded as u grows, because infinity is an
-    entrance boundary. y coth y > 1, as y - tanh y is 0 at 0 and has the derivative tanh^2 y.
-    """
+    # At a = 1/2, mu = 0 the mean G = E log u_tau at an exponential time tau of rate 2 k solves
+    # 2 k G - L G = 2 k log u. So do log u - 1/2 and log u - 1/2 - (y coth y - 1); infinity is an
+    # entrance boundary, so the mean is bounded. y - tanh y, 0 at 0, has the derivative tanh^2 y.
     y, value = Symbol("y", positive=True), sqrt(DELTA / (2 * K)) * U
     naive = log(U) - HALF
     stated = naive - (asinh(value) * sqrt(1 + value**2) / value - 1)
@@ -459,10 +450,9 @@ def _centring(tokens: int) -> Matrix:
 
 
 def trace_formulas_hold(tokens: int) -> bool:
-    """Return whether tr V has the stated drift and quadratic variation, for all V.
+    """Return whether tr V has the drift (gamma^2/tau_0^2) (|P|^2 tr V / m^2 + q^T V s / m).
 
-    Drift (gamma^2/tau_0^2) (|P|^2 tr V / m^2 + q^T V s / m), variation 2 k |V|^2 + 4 (gamma^4 /
-    tau_0^2) tr(V^2 P V) / m^2.
+    And the quadratic variation 2 k |V|^2 + 4 (gamma^4 / tau_0^2) tr(V^2 P V) / m^2, for all V.
     """
     ito, v = Ito.of(derive(ShapedAttention(), tokens)), symbolic_covariance(tokens)
     p = _centring(tokens) * v * _centring(tokens)
@@ -587,9 +577,8 @@ def explosion_threshold_many_tokens() -> Finding:
 
 # Gaussian weights that are revealed by products from both sides, in the 2 x 2 case.
 #
-# W has independent N(0, s^2) entries. First a = P W is asked for, with a unit row P; then q = W Q^T
-# with a unit row Q that may depend on a. P' and Q' are P and Q turned by a right angle. What is
-# then known of W is its entries along P and along Q; the rest is the number r = P' W Q'^T.
+# W has independent N(0, s^2) entries. First a = P W is asked for, then W Q^T with a unit row Q that
+# may depend on a. P' and Q' are P and Q turned by a right angle; what is left is r = P' W Q'^T.
 
 S, ALPHA, BETA, B, R = symbols("s alpha beta b r")
 A = Matrix([symbols("a_1 a_2")])
@@ -602,11 +591,9 @@ def turned(t: Expr) -> Matrix:
 
 
 def conditional_law(rows: Expr, columns: Expr) -> tuple[Matrix, Matrix]:
-    """Return mean and covariance of vec W given P W and W Q^T, by Gaussian conditioning.
+    """Return mean, as a matrix on vec W, and covariance of vec W, row by row, given P W and W Q^T.
 
-    vec W has the rows of W one after the other; the mean is linear in W itself, and is returned as
-    a matrix that acts on vec W. The four answers are dependent, since P W Q^T is asked twice; one
-    of them is left out.
+    The four answers are dependent, since P W Q^T is asked twice; one of them is left out.
     """
     p, q = turned(rows), turned(columns)
     asked = Matrix.vstack(kronecker_product(p[0, :], eye(2)), kronecker_product(p[1, :], q[0, :]))

@@ -324,7 +324,6 @@ def antipode() -> Expr:
 
 
 def means_at(beta: mpmath.mpf) -> dict[Symbol, mpmath.mpf]:
-    """Return beta and the two means."""
     flat = _mean(lambda z: mpmath.cosh(beta * z) ** -4)
     return {BETA: beta, FLAT: flat, SQUARE: _mean(lambda z: mpmath.tanh(beta * z) ** 2)}
 
@@ -536,7 +535,6 @@ def synchronisation_by_noise() -> Finding:
 
 
 def above_the_tangent(power: Expr) -> Expr:
-    """Return r^j less its tangent at r = 1."""
     return R**power - 1 + power * (1 - R)
 
 
