@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from sympy import BlockMatrix, Matrix, MatrixSymbol, OneMatrix, Rational, ZeroMatrix, eye
+from sympy import BlockMatrix, Matrix, OneMatrix, Rational, ZeroMatrix, eye
 
 from symbolic.claims import bilinear_forms, proportional_limit
 from tests.ledger import turned
@@ -33,10 +33,7 @@ def bent(point: Any, right: Any = bilinear_forms.affine) -> Any:
     return right(point) - bilinear_forms.SHIFT + bilinear_forms.SHIFT * (point.T * point)
 
 
-def transposed() -> Any:
-    """x~_j x~_i^T."""
-    x, y = (MatrixSymbol(name, bilinear_forms.WIDTH, 1) for name in "xy")
-    return y * x.T
+TRANSPOSED = bilinear_forms.OTHER_TOKEN * bilinear_forms.TOKEN.T
 
 
 @pytest.mark.parametrize(
@@ -72,22 +69,22 @@ def transposed() -> Any:
             "affine",
             lambda x: bilinear_forms.LINEAR * x,
         ),
-        ("shear-as-example", bilinear_forms, "shear", lambda _slope: eye(2)),
-        ("shear-keeps-heights", bilinear_forms, "shear", lambda a: Matrix([[1, a], [a, 1]])),
-        ("shear-translates", bilinear_forms, "shear", lambda _slope: eye(2)),
+        ("shear-as-example", bilinear_forms, "SHEAR", eye(2)),
+        (
+            "shear-keeps-heights",
+            bilinear_forms,
+            "SHEAR",
+            bilinear_forms.SHEAR + bilinear_forms.SHEAR.T - eye(2),
+        ),
+        ("shear-translates", bilinear_forms, "SHEAR", eye(2)),
         # The product of tokens alone, and its transpose.
         (
             "scores-as-attention-module",
             bilinear_forms,
-            "scores",
-            lambda: bilinear_forms.X * bilinear_forms.X.T,
+            "SCORES",
+            bilinear_forms.X * bilinear_forms.X.T,
         ),
-        (
-            "scores-as-attention-module",
-            bilinear_forms,
-            "scores",
-            lambda right=bilinear_forms.scores: right().T,
-        ),
+        ("scores-as-attention-module", bilinear_forms, "SCORES", bilinear_forms.SCORES.T),
         # Left vectors that are not divided by sigma_k.
         (
             "svd-of-omega",
@@ -106,8 +103,8 @@ def transposed() -> Any:
         (
             "scores-four-terms",
             bilinear_forms,
-            "scores",
-            lambda: bilinear_forms.X * bilinear_forms.W_Q * bilinear_forms.W_K.T,
+            "SCORES",
+            bilinear_forms.X * bilinear_forms.W_Q * bilinear_forms.W_K.T,
         ),
         ("scores-homogeneous-coordinates", bilinear_forms, "OMEGA", SWAPPED),
         ("scores-are-biaffine", bilinear_forms, "score", lambda x, y: x + y),
@@ -128,8 +125,8 @@ def transposed() -> Any:
             "row_of_derivatives",
             lambda: [-Rational(1, 8)] * 2,
         ),
-        ("training-maximises-scores", bilinear_forms, "derivative_of_the_score", transposed),
-        ("optimisation-copies-features", bilinear_forms, "derivative_of_the_score", transposed),
+        ("training-maximises-scores", bilinear_forms, "DERIVATIVE", TRANSPOSED),
+        ("optimisation-copies-features", bilinear_forms, "DERIVATIVE", TRANSPOSED),
         # Exponentials without their sum do change under a common shift.
         (
             "training-maximises-scores",

@@ -39,13 +39,12 @@ WRONG: dict[str, tuple[Any, str, Any]] = {
     ),
     "random-values-heads": (
         # One value matrix for all heads.
-        random_layers, "covariance_of_heads",
-        lambda: KroneckerDelta(random_layers.COLUMN, random_layers.OTHER_COLUMN),
+        random_layers, "HEAD_COVARIANCE",
+        KroneckerDelta(random_layers.COLUMN, random_layers.OTHER_COLUMN),
     ),
     "deterministic-or-stochastic": (
         # Variances as of heads that share their values.
-        random_layers, "powers",
-        lambda right=random_layers.powers: (right()[0], 2 * right()[0] - 1),
+        random_layers, "POWERS", (random_layers.POWERS[0], 2 * random_layers.POWERS[0] - 1),
     ),
     "gaussian-drift-vanishes": (
         # x + eta u without the norm.
@@ -80,10 +79,7 @@ FURTHER: list[tuple[str, Any, str, Any]] = [
         "clustering-mitigated", random_layers, "difference_of_scores",
         lambda token: {token: 1, 1 - token: -1},
     ),
-    (
-        "synchronisation-by-noise", random_layers, "attraction_of_one_cluster",
-        lambda: random_layers.D,
-    ),
+    ("synchronisation-by-noise", random_layers, "ATTRACTION", random_layers.D),
     # No tangent for any power but the first.
     (
         "dissipation-of-energy-on-average", random_layers, "above_the_tangent",
@@ -177,7 +173,7 @@ def quadrature_exponent(d: int, beta: float, opposite: bool = False) -> float:
 @pytest.mark.parametrize(("d", "beta"), [(4, 0.5), (4, 1.75), (8, 1.0)])
 def test_the_antipode_of_random_heads_by_quadrature(d: int, beta: float) -> None:
     """Negative control: for opposite scores, the mean of the product at r = -1, it is another."""
-    expected = float(random_layers.exponent_at(d, beta))
+    expected = float(random_layers.antipode().subs({D_: d, **random_layers.means_at(beta)}))
     np.testing.assert_allclose(quadrature_exponent(d, beta), expected, atol=1e-3)
     assert abs(quadrature_exponent(d, beta, opposite=True) - expected) > 0.1
 

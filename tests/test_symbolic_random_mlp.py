@@ -29,12 +29,12 @@ WRONG: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "score_moment",
         lambda right: lambda width, indices: width ** (len(indices) // 2) * right(width, indices),
     ),
-    "random-mlp-kernel": ("relu_kernel", lambda right: lambda: 2 * right()),
+    "random-mlp-kernel": ("half_gaussian_moment", lambda right: lambda angle: 2 * right(angle)),
     "random-mlp-two-tokens": ("MLP_SLOPE", lambda right: right.subs(D, D + 1)),
     "random-mlp-synchronises": ("MLP_SLOPE", lambda right: right - R),
     "random-mlp-attention": (
-        "mlp_of_two_tokens",
-        lambda right: lambda: (right()[0], 2 * right()[1]),
+        "of_two_tokens",
+        lambda right: lambda s: (right(s)[0], 2 * right(s)[1]),
     ),
     "random-mlp-antipode": ("MLP_SLOPE", lambda right: right + B**2),
 }

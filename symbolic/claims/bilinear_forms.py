@@ -139,35 +139,29 @@ def affine_maps_are_not_linear() -> Finding:
     return imprecise(part_that_holds=_is_zero(defect + SHIFT), part_that_fails=_is_zero(linear))
 
 
-def shear(slope: Expr) -> Matrix:
-    return Matrix([[1, slope], [0, 1]])
-
-
 SLOPE, PLACE, OTHER_PLACE = Symbol("a", real=True), *(Matrix(symbols(f"{x}_1:3")) for x in "xy")
+SHEAR = Matrix([[1, SLOPE], [0, 1]])
 
 
 def shear_as_example() -> Finding:
-    s, p, q = shear(SLOPE), PLACE, OTHER_PLACE
+    s, p, q = SHEAR, PLACE, OTHER_PLACE
     line = s * ((1 - T) * p + T * q) - (1 - T) * s * p - T * s * q
     linear = (s * (p + q) - s * p - s * q).expand().is_zero_matrix
     return imprecise(line.expand().is_zero_matrix and s != eye(2), linear)
 
 
 def shear_keeps_heights() -> Finding:
-    return proven((shear(SLOPE) * PLACE)[1] == PLACE[1])
+    return proven((SHEAR * PLACE)[1] == PLACE[1])
 
 
 def shear_translates() -> Finding:
     (x, height), (y, other) = PLACE, OTHER_PLACE
     places = (x, height), (y, height), (x, other), (x, Integer(0))
-    moved, same_height, higher, lowest = (
-        expand((shear(SLOPE) * Matrix(p))[0] - p[0]) for p in places
-    )
+    moved, same_height, higher, lowest = (expand((SHEAR * Matrix(p))[0] - p[0]) for p in places)
     return imprecise(moved == same_height == SLOPE * height, moved != higher and lowest == 0)
 
 
 def translation(shift: MatrixExpr) -> BlockMatrix:
-    """Return the matrix that translates in homogeneous coordinates."""
     return BlockMatrix([[Identity(TO), shift], [ZeroMatrix(1, TO), Identity(1)]])
 
 
@@ -190,6 +184,7 @@ W_Q, W_K = MatrixSymbol("W_Q", WIDTH, KEYS), MatrixSymbol("W_K", WIDTH, KEYS)
 B_Q, B_K = MatrixSymbol("b_Q", KEYS, 1), MatrixSymbol("b_K", KEYS, 1)
 OMEGA = BlockMatrix([[W_Q * W_K.T, W_Q * B_K], [B_Q.T * W_K.T, B_Q.T * B_K]])
 """The matrix of the bilinear form, in blocks, as printed."""
+SCORES = (X * W_Q + ONE * B_Q.T) * (X * W_K + ONE * B_K.T).T
 TOKEN, OTHER_TOKEN = MatrixSymbol("x", WIDTH, 1), MatrixSymbol("y", WIDTH, 1)
 
 
@@ -199,20 +194,16 @@ def _summands(expression: MatrixExpr) -> list[MatrixExpr]:
     return sorted(expanded.args if expanded.is_MatAdd else [expanded], key=str)
 
 
-def scores() -> MatrixExpr:
-    return (X * W_Q + ONE * B_Q.T) * (X * W_K + ONE * B_K.T).T
-
-
 def scores_as_attention_module() -> Finding:
     x, queries, keys = (Matrix(2, 2, symbols(f"{name}_1:5")) for name in ("x", "q", "k"))
     b_q, b_k, one = Matrix(symbols("b_1:3")), Matrix(symbols("c_1:3")), ones(2, 1)
     replaced = {X: x, W_Q: queries, W_K: keys, B_Q: b_q, B_K: b_k, ONE: one}
     small = {TOKENS: 2, WIDTH: 2, KEYS: 2}
-    entries = scores().subs(small).subs({a.subs(small): b for a, b in replaced.items()}).doit()
+    entries = SCORES.subs(small).subs({a.subs(small): b for a, b in replaced.items()}).doit()
     products = (x * queries + one * b_q.T) * (x * keys + one * b_k.T).T
     example = Matrix([1, -1]) * Matrix([[1, -1]])  # Two tokens, weights 1 and no biases.
     return imprecise(
-        part_that_holds=scores().shape == (TOKENS, TOKENS)
+        part_that_holds=SCORES.shape == (TOKENS, TOKENS)
         and (Matrix(entries) - products).expand().is_zero_matrix,
         part_that_fails=example == Matrix([[1, -1], [-1, 1]]),
     )
@@ -226,16 +217,15 @@ def biases_are_translations() -> Finding:
 def scores_four_terms() -> Finding:
     left, right = (X * W_Q, ONE * B_Q.T), (W_K.T * X.T, B_K * ONE.T)
     terms = [(a * b).doit() for a, b in product(left, right)]
-    return proven(_summands(scores()) == sorted(terms, key=str))
+    return proven(_summands(SCORES) == sorted(terms, key=str))
 
 
 def scores_homogeneous_coordinates() -> Finding:
     tokens = BlockMatrix([[X, ONE]])
-    return proven(_summands(block_collapse(tokens * OMEGA * tokens.T)) == _summands(scores()))
+    return proven(_summands(block_collapse(tokens * OMEGA * tokens.T)) == _summands(SCORES))
 
 
 def score(left: int, right: int) -> int:
-    """Return the score of two tokens of one entry, with weights 1 and no bias."""
     return left * right
 
 
@@ -378,14 +368,9 @@ def scores_best_rank_one_form() -> Finding:
     )
 
 
-def derivative_of_the_score() -> MatrixExpr:
-    """Return the derivative of x^T Omega y by Omega, for any width."""
-    omega = MatrixSymbol("Omega", WIDTH, WIDTH)
-    return Trace(TOKEN.T * omega * OTHER_TOKEN).diff(omega)
-
-
-def _score_has_derivative() -> bool:
-    return bool(derivative_of_the_score().doit() == TOKEN * OTHER_TOKEN.T)
+_OMEGA = MatrixSymbol("Omega", WIDTH, WIDTH)
+DERIVATIVE = Trace(TOKEN.T * _OMEGA * OTHER_TOKEN).diff(_OMEGA).doit()
+"""The derivative of x^T Omega y by Omega, for any width."""
 
 
 def row_of_derivatives() -> list[Expr]:
@@ -405,7 +390,7 @@ def training_maximises_scores() -> Finding:
             cancel(expand(s.subs(shifted, simultaneous=True) - s, power_exp=True)) == 0
             for s in values()
         ),
-        correction_holds=_score_has_derivative(),
+        correction_holds=DERIVATIVE == TOKEN * OTHER_TOKEN.T,
     )
 
 
@@ -432,7 +417,9 @@ def optimisation_copies_features() -> Finding:
     v, f = Matrix([1, 0]), Matrix([0, 1])
     parts = [(a.T * (v + f) * (v + f).T * b)[0] for a, b in product((v, f), repeat=2)]
     signs = row_of_derivatives() == [-Rational(1, 8), Rational(1, 8)]
-    return refuted(parts == [1, 1, 1, 1] and signs, correction_holds=_score_has_derivative())
+    return refuted(
+        parts == [1, 1, 1, 1] and signs, correction_holds=DERIVATIVE == TOKEN * OTHER_TOKEN.T
+    )
 
 
 # Layers of self-attention: the matrix form, the layer norm, and the continuous time.
@@ -463,7 +450,6 @@ def entries_agree(transposed: bool = True) -> bool:
 
 
 def _same_sum(first: Expr, second: Expr) -> bool:
-    """Compare two sums over the width term by term."""
     terms = [s.function.subs(s.limits[0][0], Symbol("k", integer=True)) for s in (first, second)]
     return expand(terms[0] - terms[1]) == 0 and first.limits[0][1:] == second.limits[0][1:]
 
@@ -790,7 +776,6 @@ def residual_layers_in_continuous_time() -> Finding:
 
 
 def layer(x: Expr, step: Expr) -> Expr:
-    """Return x + step * relu(-2x)."""
     return x + step * Max(0, -2 * x)
 
 

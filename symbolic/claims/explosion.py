@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,32 +20,36 @@ from symbolic.names import GAMMA, TAU
 from symbolic.series import HALF, Series
 
 
+@dataclass(frozen=True)
 class Ito:
-    """Drifts and covariations of functions of V, where V solves a limit at a symbolic V."""
+    """Drifts and covariations of functions of variables of which these are given."""
 
-    def __init__(self, limit: Limit) -> None:
-        self.entries = vech(limit.algebra.v_expressions)
-        self._drift, self._diffusion = Matrix(vech(limit.drift)), limit.diffusion
+    entries: list[Expr]
+    drifts: Matrix
+    diffusion: Matrix
+
+    @classmethod
+    def of(cls, limit: Limit) -> Ito:
+        """Return that of V, the solution of a limit that is derived at a symbolic V."""
+        return cls(vech(limit.algebra.v_expressions), Matrix(vech(limit.drift)), limit.diffusion)
 
     def drift(self, function: Expr) -> Expr:
         """Return the drift of f(V): sum of b_i d_i f and of Sigma_ij d_i d_j f / 2."""
         slopes = Matrix([function]).jacobian(self.entries)
-        second = (self._diffusion * hessian(function, self.entries)).trace() / 2
-        return (slopes * self._drift)[0] + second
+        second = (self.diffusion * hessian(function, self.entries)).trace() / 2
+        return (slopes * self.drifts)[0] + second
 
     def covariation(self, first: Expr, second: Expr) -> Expr:
         """Return d[f(V), g(V)] / dt: the sum of Sigma_ij d_i f d_j g."""
         left, right = (Matrix([f]).jacobian(self.entries) for f in (first, second))
-        return (left * self._diffusion * right.T)[0]
+        return (left * self.diffusion * right.T)[0]
 
     def turned(self, forms: Mapping[Symbol, Expr]) -> tuple[Ito, dict[Expr, Expr]]:
         """Return the same in linear forms of V as coordinates, and the entries of V in these."""
-        turn, result = Matrix([*forms.values()]).jacobian(self.entries), copy(self)
+        turn = Matrix([*forms.values()]).jacobian(self.entries)
         old = dict(zip(self.entries, turn.inv() * Matrix([*forms]), strict=True))
-        result.entries = [*forms]
-        result._drift = (turn * self._drift).xreplace(old).expand()
-        result._diffusion = (turn * self._diffusion * turn.T).xreplace(old).expand()
-        return result, old
+        moved = turn * self.drifts, turn * self.diffusion * turn.T
+        return Ito([*forms], *(m.xreplace(old).expand() for m in moved)), old
 
 
 def vanishes(expression: Expr) -> bool:
@@ -91,8 +94,7 @@ def at_live_token(tokens: int, live: int, value: Expr | Rational) -> Matrix:
     return Matrix(tokens, tokens, lambda a, b: value if a == b == live else 0)
 
 
-# The scalar equations inside the limit, which decide whether V explodes. All drifts and diffusions
-# are derived from the recursion of a block.
+# The scalar equations inside the limit, derived from the recursion of a block.
 
 MLP_GAMMA, MLP = Symbol("gamma_mlp", positive=True), ShapedMLP(gamma="gamma_mlp")
 PAIR, ONE = symbolic_covariance(2), symbolic_covariance(1)[0, 0]
@@ -138,7 +140,7 @@ def one_live_token(share: Any, heads: Any, output_projection: bool = False) -> L
 
 def has_law(layer: Layer, law: Law, form: Expr, tokens: int = 2) -> bool:
     """Return whether a form of V has the drift and quadratic variation of a law, for all V."""
-    ito = Ito(derive(layer, tokens))
+    ito = Ito.of(derive(layer, tokens))
     drift = ito.drift(form) - law.alpha * form**3
     variation = ito.covariation(form, form) - 2 * law.rate * form**2 - law.delta * form**4
     return bool(expand(drift) == 0 and expand(variation) == 0)
@@ -207,18 +209,15 @@ def explosion_live_token() -> Finding:
 
 def explosion_live_token_mlp() -> Finding:
     facts = []
-    for m in (2, 3):
-        limit = derive(MLP, m)
-        v, ring = limit.algebra.v_expressions, limit.algebra.ring
+    for m, derived in ((m, derive(MLP, m)) for m in (2, 3)):
+        v, ring = derived.algebra.v_expressions, derived.algebra.ring
         places = [ring.symbols.index(relu_function(v, a, b)) for a, b in vech_pairs(m) if a != b]
-        entries = [e for row in limit.drift_polynomials.to_list() for e in row]
+        entries = [e for row in derived.drift_polynomials.to_list() for e in row]
         live = dict(zip(vech(v), vech(at_live_token(m, 0, v[0, 0])), strict=True))
-        diffusion = limit.diffusion.xreplace(live)
+        diffusion = derived.diffusion.xreplace(live)
         diffusion[0, 0] -= 4 * MLP_GAMMA**2 * v[0, 0] ** 2
-        facts += [
-            all(any(powers[place] for place in places) for e in entries for powers in e),
-            diffusion.expand().is_zero_matrix,
-        ]
+        facts.append(all(any(powers[place] for place in places) for e in entries for powers in e))
+        facts.append(diffusion.expand().is_zero_matrix)
     return proven(*facts)
 
 
@@ -226,7 +225,7 @@ def rest_of_two_tokens(layer: Layer, law: Law) -> bool:
     """Return whether beta and d = det V / (u/2) have the stated law given u."""
     # In the entries along w and e all denominators are powers of x = V_ww = u/2.
     x, y, z = symbols("x y z", positive=True)
-    ito, old = Ito(derive(layer, 2)).turned(
+    ito, old = Ito.of(derive(layer, 2)).turned(
         {x: GAP / 2, y: (PAIR[0, 0] - PAIR[1, 1]) / 2, z: sum(PAIR) / 2}
     )
     stated = (PAIR[0, 0] - PAIR[1, 1]) / GAP, 2 * det(PAIR) / GAP, GAP
@@ -248,7 +247,7 @@ def explosion_rest_of_v() -> Finding:
 def determinant_holds(layer: Layer, law: Law) -> bool:
     """Return whether the derived drift of det V for two tokens is the stated one."""
     rate = (2 * law.alpha - law.delta / 4) * GAP**2 - law.rate
-    return bool(expand(Ito(derive(layer, 2)).drift(det(PAIR)) - det(PAIR) * rate) == 0)
+    return bool(expand(Ito.of(derive(layer, 2)).drift(det(PAIR)) - det(PAIR) * rate) == 0)
 
 
 def explosion_determinant() -> Finding:
@@ -340,8 +339,7 @@ def explosion_threshold() -> Finding:
 def solves_killed_equation(first: Expr, second: Expr, third: Expr, kappa: Symbol) -> bool:
     """Return whether psi = Z^kappa 2F1(first, second; third; Z) has L psi = q psi.
 
-    q = 4 k (kappa^2 - (1/2 + r) kappa), which is what kappa solves. F and F' are symbols, and F''
-    is eliminated by the hypergeometric equation.
+    q = 4 k (kappa^2 - (1/2 + r) kappa), and F'' is eliminated by the hypergeometric equation.
     """
     z, (f, slope) = PLACE, symbols("F F_1")
     curvature = (first * second * f - (third - (first + second + 1) * z) * slope) / (z * (1 - z))
@@ -397,13 +395,9 @@ def explosion_inverse_square() -> Finding:
 
 
 def explosion_mean_log() -> Finding:
-    """Compare the naive mean of log u at a = 1/2, mu = 0 with the stated one.
-
-    Let y = arcsinh(sqrt(delta/(2k)) u) and D = y coth y - 1. G = E log u_tau at an independent
-    exponential time tau of rate 2 k solves 2 k G - L G = 2 k log u. Both log u - 1/2 and
-    log u - 1/2 - D do; the mean is the one that stays bounded as u grows, because infinity is an
-    entrance boundary. y coth y > 1, as y - tanh y is 0 at 0 and has the derivative tanh^2 y.
-    """
+    # At a = 1/2, mu = 0 the mean G = E log u_tau at an exponential time tau of rate 2 k solves
+    # 2 k G - L G = 2 k log u. So do log u - 1/2 and log u - 1/2 - (y coth y - 1); infinity is an
+    # entrance boundary, so the mean is bounded. y - tanh y, 0 at 0, has the derivative tanh^2 y.
     y, value = Symbol("y", positive=True), sqrt(DELTA / (2 * K)) * U
     naive = log(U) - HALF
     stated = naive - (asinh(value) * sqrt(1 + value**2) / value - 1)
@@ -441,7 +435,7 @@ def pull_is_bounded(largest: Expr) -> bool:
 
 
 def explosion_mlp_bounds() -> Finding:
-    ito, law = Ito(derive([ShapedAttention(), MLP], 2)), two_tokens(1)
+    ito, law = Ito.of(derive([ShapedAttention(), MLP], 2)), two_tokens(1)
     pull = 2 * MLP_GAMMA**2 * SHAPE * relu_function(PAIR, 1, 0)
     variation = 2 * (law.rate + 2 * MLP_GAMMA**2) * GAP**2 + law.delta * GAP**4
     return proven(
@@ -456,12 +450,11 @@ def _centring(tokens: int) -> Matrix:
 
 
 def trace_formulas_hold(tokens: int) -> bool:
-    """Return whether tr V has the stated drift and quadratic variation, for all V.
+    """Return whether tr V has the drift (gamma^2/tau_0^2) (|P|^2 tr V / m^2 + q^T V s / m).
 
-    Drift (gamma^2/tau_0^2) (|P|^2 tr V / m^2 + q^T V s / m), variation 2 k |V|^2 + 4 (gamma^4 /
-    tau_0^2) tr(V^2 P V) / m^2.
+    And the quadratic variation 2 k |V|^2 + 4 (gamma^4 / tau_0^2) tr(V^2 P V) / m^2, for all V.
     """
-    ito, v = Ito(derive(ShapedAttention(), tokens)), symbolic_covariance(tokens)
+    ito, v = Ito.of(derive(ShapedAttention(), tokens)), symbolic_covariance(tokens)
     p = _centring(tokens) * v * _centring(tokens)
     spread = Matrix([p[a, a] - p.trace() / tokens for a in range(tokens)])
     cubic = (p * p).trace() * v.trace() / tokens**2 + (v.diagonal() * v * spread)[0] / tokens
@@ -523,7 +516,7 @@ def explosion_erf_bound() -> Finding:
 
 def causal_equations_hold(heads: int) -> bool:
     """Return whether u, V_00, log u and u^(1 - 2a) under a causal mask are as stated, m = 2."""
-    ito, law = Ito(derive(ShapedAttention(mask="causal", heads=heads), 2)), two_tokens(heads)
+    ito, law = Ito.of(derive(ShapedAttention(mask="causal", heads=heads), 2)), two_tokens(heads)
     first, second = PAIR[0, 0], PAIR[1, 1]
     drift, variation = ito.drift(GAP), ito.covariation(GAP, GAP)
 
@@ -584,9 +577,8 @@ def explosion_threshold_many_tokens() -> Finding:
 
 # Gaussian weights that are revealed by products from both sides, in the 2 x 2 case.
 #
-# W has independent N(0, s^2) entries. First a = P W is asked for, with a unit row P; then q = W Q^T
-# with a unit row Q that may depend on a. P' and Q' are P and Q turned by a right angle. What is
-# then known of W is its entries along P and along Q; the rest is the number r = P' W Q'^T.
+# W has independent N(0, s^2) entries. First a = P W is asked for, then W Q^T with a unit row Q that
+# may depend on a. P' and Q' are P and Q turned by a right angle; what is left is r = P' W Q'^T.
 
 S, ALPHA, BETA, B, R = symbols("s alpha beta b r")
 A = Matrix([symbols("a_1 a_2")])
@@ -599,11 +591,9 @@ def turned(t: Expr) -> Matrix:
 
 
 def conditional_law(rows: Expr, columns: Expr) -> tuple[Matrix, Matrix]:
-    """Return mean and covariance of vec W given P W and W Q^T, by Gaussian conditioning.
+    """Return mean, as a matrix on vec W, and covariance of vec W, row by row, given P W and W Q^T.
 
-    vec W has the rows of W one after the other; the mean is linear in W itself, and is returned as
-    a matrix that acts on vec W. The four answers are dependent, since P W Q^T is asked twice; one
-    of them is left out.
+    The four answers are dependent, since P W Q^T is asked twice; one of them is left out.
     """
     p, q = turned(rows), turned(columns)
     asked = Matrix.vstack(kronecker_product(p[0, :], eye(2)), kronecker_product(p[1, :], q[0, :]))

@@ -152,7 +152,7 @@ def _attention_at_unit_diagonal() -> tuple[Expr, Values, Values]:
     limit = derive(ShapedAttention(), 2)
     entries = vech(limit.algebra.v_expressions)
     at_r = dict(zip(entries, (1, R, 1), strict=True))
-    drift = Ito(limit).drift(entries[1] / sqrt(entries[0] * entries[2])).subs(at_r)
+    drift = Ito.of(limit).drift(entries[1] / sqrt(entries[0] * entries[2])).subs(at_r)
     b = dict(zip(ORDER_OF_VECH, vech(limit.drift.subs(at_r)), strict=True))
     sigma = {
         x + y: limit.diffusion[i, j].subs(at_r)

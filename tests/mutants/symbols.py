@@ -149,10 +149,10 @@ SYMBOLS = [
         ("test_symbolic_explosion.py::test_a_wrong_coefficient_of_one_live_token_is_seen[alpha]",),
     ),
     Mutant(
-        "random-values-ito-without-half",
+        "random-values-half-of-the-pairings",
         _RANDOM_VALUES,
-        "rate * raw(pair, other) / 2",
-        "rate * raw(pair, other)",
+        "choices = product((first, first[::-1]), (second",
+        "choices = product((first, first), (second",
         ("test_symbolic_claims.py::test_the_verdict_is_the_one_on_record[random-values-limit]",),
     ),
     Mutant(
