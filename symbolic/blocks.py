@@ -21,10 +21,7 @@ def gram_covariance(algebra: Algebra, first: Pair, second: Pair) -> Poly:
 
     def moment(tokens: Sequence[int]) -> Poly:
         return isserlis(
-            tokens,
-            lambda a, b: algebra.entry(algebra.v, a, b),
-            algebra.ring.one,
-            algebra.ring.zero,
+            tokens, lambda a, b: algebra.entry(algebra.v, a, b), algebra.ring.one, algebra.ring.zero
         )
 
     return moment((*first, *second)) - moment(first) * moment(second)

@@ -79,11 +79,7 @@ def attention_series(
 
 
 def expand_attention(
-    tokens: int,
-    order: int = 2,
-    mask: Mask = None,
-    identity: bool = True,
-    centring: bool = True,
+    tokens: int, order: int = 2, mask: Mask = None, identity: bool = True, centring: bool = True
 ) -> dict[Rational, Matrix]:
     """Return the matrices A_0, A_1, ... of ``A = sum_k A_k n^(-k/2)`` as functions of the scores G.
 

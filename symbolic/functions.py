@@ -99,10 +99,7 @@ def array_function(
 def _value(generator: Expr, algebra: Algebra, module: Any) -> Callable[..., Any]:
     # At zero variance the correlation is 0/0, where arctan2 is defined; rounding errors may make
     # the difference under a root negative.
-    functions = {
-        "sqrt": lambda x: module.sqrt(module.clip(x, 0, inf)),
-        "atan2": module.arctan2,
-    }
+    functions = {"sqrt": lambda x: module.sqrt(module.clip(x, 0, inf)), "atan2": module.arctan2}
     expression = generator.replace(acos, _arccos)
     # By its contents: SymPy before 1.14 does not know torch by its name.
     return lambdify(vech(algebra.v_expressions), expression, modules=[functions, vars(module)])

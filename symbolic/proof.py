@@ -86,11 +86,7 @@ Statement: TypeAlias = Any
 
 
 def prove(
-    layer: Layer,
-    tokens: int,
-    *,
-    drift: Statement | None = None,
-    diffusion: Statement | None = None,
+    layer: Layer, tokens: int, *, drift: Statement | None = None, diffusion: Statement | None = None
 ) -> Proof:
     """Prove drift and diffusion of a layer: the closed forms, or statements of yours.
 

@@ -125,12 +125,7 @@ WRONG: list[tuple[ModuleType, str, object, tuple[str, ...]]] = [
         lambda a, b, sign=1, right=clustering.two_clusters: right(a, b, -sign),
         ("clusters-in-the-long-run", "two-clusters-last"),
     ),
-    (
-        clustering,
-        "pace",
-        lambda right=clustering.pace: 2 * right(),
-        ("linear-pace",),
-    ),
+    (clustering, "pace", lambda right=clustering.pace: 2 * right(), ("linear-pace",)),
     (
         clustering,
         "gaussian_energy",  # beta where beta/2 belongs

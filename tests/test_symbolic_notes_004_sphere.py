@@ -50,12 +50,7 @@ WRONG: list[tuple[str, Any, str, Callable[[Any], Any]]] = [
         "empirical_field",
         lambda _right: lambda count, moved, total: moved / count / total,
     ),
-    (
-        "field-is-tangent",
-        particles,
-        "field_at",
-        lambda _right: lambda x, _places: x,
-    ),
+    ("field-is-tangent", particles, "field_at", lambda _right: lambda x, _places: x),
     (
         "continuity-equation-on-the-sphere",
         particles,
@@ -98,24 +93,9 @@ WRONG: list[tuple[str, Any, str, Callable[[Any], Any]]] = [
         "gradient_of_logarithm",
         lambda right: lambda scale: [entry + 1 for entry in right(scale)],
     ),
-    (
-        "sa-is-no-l2-gradient",
-        particles,
-        "sa_kernel",
-        lambda _right: particles.usa_kernel,
-    ),
-    (
-        "spherical-gradient",
-        particles,
-        "tangential",
-        lambda _right: lambda _x, slopes: slopes,
-    ),
-    (
-        "usa-is-the-gradient",
-        particles,
-        "first_variation",
-        lambda _right: lambda kernel: kernel,
-    ),
+    ("sa-is-no-l2-gradient", particles, "sa_kernel", lambda _right: particles.usa_kernel),
+    ("spherical-gradient", particles, "tangential", lambda _right: lambda _x, slopes: slopes),
+    ("usa-is-the-gradient", particles, "first_variation", lambda _right: lambda kernel: kernel),
     (
         "sinkformer-removes-the-denominator",
         particles,
@@ -158,12 +138,7 @@ WRONG: list[tuple[str, Any, str, Callable[[Any], Any]]] = [
         "derivatives_on_a_circle",
         lambda right: lambda kernel, gap, along: right(kernel, 2 * gap, along),
     ),
-    (
-        "index-of-the-token",
-        clustering,
-        "projected_mean",
-        lambda right: lambda _i: right(0),
-    ),
+    ("index-of-the-token", clustering, "projected_mean", lambda right: lambda _i: right(0)),
     (
         "one-cluster-at-beta-zero",
         clustering,
@@ -188,12 +163,7 @@ WRONG: list[tuple[str, Any, str, Callable[[Any], Any]]] = [
         "every_point_has_a_way_up",
         lambda right: lambda dimension: right(dimension - 1),
     ),
-    (
-        "lojasiewicz",
-        clustering,
-        "lojasiewicz_ratio",
-        lambda _right: lambda _place: Rational(0),
-    ),
+    ("lojasiewicz", clustering, "lojasiewicz_ratio", lambda _right: lambda _place: Rational(0)),
     (
         "figure-3-any-pair",
         clustering,

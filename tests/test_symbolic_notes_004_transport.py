@@ -57,12 +57,7 @@ WRONG: list[tuple[ModuleType, str, Any, tuple[str, ...]]] = [
             "wasserstein-internal-energy",
         ),
     ),
-    (
-        transport,
-        "divergence",
-        negated(transport),
-        ("wasserstein-flow-stability",),
-    ),
+    (transport, "divergence", negated(transport), ("wasserstein-flow-stability",)),
     (transport, "divergence", lambda field, _x: sum(field), ("wasserstein-flow-mass",)),
     (
         transport,
@@ -90,19 +85,9 @@ WRONG: list[tuple[ModuleType, str, Any, tuple[str, ...]]] = [
         lambda v, m, s, right=transport.moves_gaussians: v != 0 and right(v, m, s),
         ("ode-reaches-the-target",),
     ),
-    (
-        transport,
-        "shrinking_without_time",
-        lambda: Rational(1, 5),
-        ("brenier-velocity",),
-    ),
+    (transport, "shrinking_without_time", lambda: Rational(1, 5), ("brenier-velocity",)),
     (transport, "energy", lambda *_: Rational(1, 5), ("brenier-velocity",)),
-    (
-        transport,
-        "POINT",
-        transport.PAIR,
-        ("monge-problem", "kantorovich-relaxation"),
-    ),
+    (transport, "POINT", transport.PAIR, ("monge-problem", "kantorovich-relaxation")),
     (
         particles,
         "coupled_queries",
@@ -115,12 +100,7 @@ WRONG: list[tuple[ModuleType, str, Any, tuple[str, ...]]] = [
         lambda d, scale, right=particles.score_variance: right(d, scale**2),
         ("scaled-scores-variance",),
     ),
-    (
-        particles,
-        "printed_shape",
-        particles.corrected_shape,
-        ("attention-shapes",),
-    ),
+    (particles, "printed_shape", particles.corrected_shape, ("attention-shapes",)),
     (
         particles,
         "row_squares",

@@ -6,18 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from sympy import (
-    Integer,
-    Matrix,
-    Poly,
-    Rational,
-    Symbol,
-    diff,
-    exp,
-    factorial,
-    simplify,
-    symbols,
-)
+from sympy import Integer, Matrix, Poly, Rational, Symbol, diff, exp, factorial, simplify, symbols
 
 import symbolic as sy
 from symbolic.softmax import PROBABILITIES
