@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.lazy import deep_runs, networks, training
+from shaped_attention.lazy import deep_runs, networks, training_run
 from tests.test_memory import Live
 
 PLAIN: dict[str, Any] = {"centring": False, "identity": False, "scaled_temperature": False}
@@ -35,7 +35,7 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         noted.append(networks.of_rows(entries, spec.dtype.itemsize))
         return real(entries, spec, *rest)
 
-    for module in (deep_runs, training):
+    for module in (deep_runs, training_run):
         monkeypatch.setattr(module, "chunk_of_samples", chunk_of_samples)
     return noted
 
@@ -48,6 +48,7 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         ("attention", sa.Muon(0.02), 10**5, 4, "float32"),
         ("transformer", sa.SGD(0.1), 2000, 1, "float64"),
         ("transformer", sa.Muon(0.02), 2000, 4, "float64"),
+        ("transformer", sa.AdamW(0.001), 500, 3, "float64"),
     ],
 )
 def test_training(
