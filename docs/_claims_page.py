@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
-from symbolic.claims.ledger import DOCUMENTS, PAPERS, Document, Entry, Verdict, judge_all, select
+from symbolic.claims.ledger import (
+    DOCUMENTS,
+    PAPERS,
+    Document,
+    Entry,
+    Verdict,
+    claims,
+    judge_all,
+    select,
+)
 from symbolic.claims.text import judging
 
 SECTIONS: Mapping[str, tuple[Verdict, ...]] = {
@@ -22,6 +32,12 @@ WORDS: Mapping[Verdict, str] = {verdict: verdict.value for verdict in Verdict} |
 """The verdicts in a list of lines."""
 
 
+@cache
+def judged() -> dict[str, Entry]:
+    """Return all entries by key."""
+    return {entry.claim.key: entry for entry in judge_all(claims())}
+
+
 def authors_page() -> str:
     """Return the page in Markdown: for each document, a table for each section."""
     return "\n".join(line for document in DOCUMENTS.values() for line in _document(document))
@@ -36,7 +52,7 @@ def papers_page() -> str:
             "| statement | verdict | instead, or why not | claim |",
             "| --- | --- | --- | --- |",
         ]
-        for entry in judge_all(select(source)):
+        for entry in _of(source):
             claim, verdict = entry.claim, entry.finding.verdict
             note = entry.finding.witness if verdict is Verdict.NOT_JUDGED else claim.corrected
             lines.append(_row(claim.statement, verdict.value, note, f"`{claim.key}`"))
@@ -44,8 +60,12 @@ def papers_page() -> str:
     return "\n".join(lines)
 
 
+def _of(source: str) -> list[Entry]:
+    return [judged()[claim.key] for claim in select(source)]
+
+
 def _document(document: Document) -> Iterator[str]:
-    entries = sorted(judge_all(select(document.name)), key=lambda e: _places(e, document))
+    entries = sorted(_of(document.name), key=lambda e: _places(e, document))
     yield from (f"## {document.name}: {document.title}", "")
     words = {entry.claim.key: WORDS[entry.finding.verdict] for entry in entries}
     lines = [

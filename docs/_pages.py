@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 from _attentions import attentions, explosions
-from _claims_page import authors_page, papers_page
+from _claims_page import authors_page, judged, papers_page
 from _families import supported_models
 
 from shaped_attention.commands.main import main as package_command
-from symbolic.claims.ledger import DOCUMENTS, PAPERS, Entry, claims, judge_all
+from symbolic.claims.ledger import DOCUMENTS, PAPERS, Entry, claims
 from symbolic.claims.text import as_text, summary
 from symbolic.commands import main as symbolic_command
 
@@ -80,7 +80,7 @@ def gallery() -> str:
 
 def ledger() -> str:
     """Return every claim with its verdict: a section for each document and other source."""
-    entries = list(judge_all(claims()))
+    entries = list(judged().values())
     by_source: dict[str, list[Entry]] = {}
     keys = {claim.key: claim.source for claim in claims() if not claim.passages}
     for entry in entries:
