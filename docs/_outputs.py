@@ -29,6 +29,8 @@ def shown(executed: Any) -> Any:
     for number, cell in enumerate(executed.cells):
         cell.id = str(number)
         cell.metadata.pop("execution", None)
+        if "outputs" in cell:
+            cell.outputs = printed(cell)
         for output in cell.get("outputs", []):
             output.get("metadata", {}).clear()
             if "image/png" in output.get("data", {}):
@@ -39,12 +41,17 @@ def shown(executed: Any) -> Any:
     return executed
 
 
+def printed(cell: Any) -> list[Any]:
+    """Return the outputs of a cell without warnings, which name files of the machine."""
+    return [x for x in cell.get("outputs", []) if x.get("name") != "stderr"]
+
+
 def words(notebook: Any) -> list[list[str]]:
     """Source of each cell, and the words that it prints, numbers apart."""
     return [
         [
             cell.source,
-            *_NUMBER.sub("#", "".join(o.get("text", "") for o in cell.get("outputs", []))).split(),
+            *_NUMBER.sub("#", "".join(o.get("text", "") for o in printed(cell))).split(),
         ]
         for cell in notebook.cells
     ]
