@@ -79,8 +79,8 @@ def check_model(
 
     Notes
     -----
-    Forward laws do not tell the last two matrices of a gated MLP apart; standard deviations and
-    gradients do. The standard deviation of N entries of kurtosis k is known up to the share
+    The forward law of a gated MLP is the same if its last two matrices exchange their scales;
+    standard deviations and gradients tell them apart. The standard deviation of N entries of kurtosis k is known up to the share
     sqrt((k - 1) / 4N). Biases are zero and gains one at the start, so it does not matter whether
     the configuration has them. Entries in half precision are compared up to their rounding.
     """

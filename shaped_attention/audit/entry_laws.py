@@ -1,7 +1,7 @@
 """Laws of the entries of a matrix, and what is measured of the entries.
 
-Their standard deviation tells scales apart; the largest tells a law from one with other tails. Its
-logarithm has the standard error sqrt((kurtosis - 1) / 4N).
+The sample standard deviation shows a wrong scale, and the largest entry a law with other tails. The
+logarithm of the former has the standard error sqrt((kurtosis - 1) / 4N).
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class Lion(_OfEntries):
 
 
 RULES = SGD, Muon, AdamW, Lion
-"""The optimisers."""
+"""Optimisers that `simulate_training` takes."""
 
 
 def check_rule(rule: Any) -> None:

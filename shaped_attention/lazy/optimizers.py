@@ -213,7 +213,7 @@ class Rule(Protocol):
 
     @property
     def lr(self) -> Rate:
-        """The learning rates."""
+        """Learning rate, or rates by patterns of names."""
 
     def step(
         self, states: Mapping[str, State], gradients: Mapping[str, Factors]

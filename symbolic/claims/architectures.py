@@ -95,7 +95,7 @@ def second_mean(w: DomainMatrix, q: DomainMatrix, m: DomainMatrix) -> DomainMatr
 
 
 class CorrelatedScores(ShapedAttention):
-    """Attention whose scores have a covariance of their own; only second moments are needed."""
+    """Attention whose scores have a given covariance; only second moments are needed."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -559,7 +559,7 @@ INVERSE_TAU = 1 / TAU
 
 
 class GroupedAttention(Block):
-    """Heads written out, with queries of their own and G groups of keys and values, and W_O.
+    """Heads written out, with separate queries and G groups of keys and values, and W_O.
 
     The head size of queries and keys is 1, so that m heads of a group are the columns of one field
     of queries, and a key is the first column of another. V_g = V + sqrt(G f) N_g / sqrt n is the

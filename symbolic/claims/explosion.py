@@ -408,7 +408,7 @@ def explosion_mean_log() -> Finding:
     return refuted(both and ends[0] == oo, bool(both and ends[1].is_finite))
 
 
-# Explosion where u has no equation of its own: bounds, causal masks, more tokens.
+# Explosion where u solves no closed equation: bounds, causal masks, more tokens.
 
 SHAPE = (Symbol("c_plus", real=True) - Symbol("c_minus", real=True)) ** 2
 BOUND_ON_PULL = MLP_GAMMA**2 * SHAPE / 4
