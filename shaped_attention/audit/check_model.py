@@ -80,9 +80,10 @@ def check_model(
     Notes
     -----
     The forward law of a gated MLP is the same if its last two matrices exchange their scales;
-    standard deviations and gradients tell them apart. The standard deviation of N entries of kurtosis k is known up to the share
-    sqrt((k - 1) / 4N). Biases are zero and gains one at the start, so it does not matter whether
-    the configuration has them. Entries in half precision are compared up to their rounding.
+    standard deviations and gradients tell them apart. The standard deviation of N entries of
+    kurtosis k is known up to the share sqrt((k - 1) / 4N). Biases are zero and gains one at the
+    start, so it does not matter whether the configuration has them. Entries in half precision
+    are compared up to their rounding.
     """
     module = getattr(module, "_orig_mod", module)
     if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
