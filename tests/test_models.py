@@ -15,7 +15,7 @@ from scipy import stats
 
 import shaped_attention as sa
 from tests.laws import threads
-from tests.test_results import assert_same
+from tests.test_provenance import assert_same
 
 LLAMA = {
     "model_type": "llama",

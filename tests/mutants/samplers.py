@@ -265,7 +265,7 @@ SAMPLERS = [
         _PROVENANCE,
         "if function is None or function not in _functions.values():",
         "if function is None:",
-        ("test_provenance_refusals.py::test_records_that_were_tampered_with_are_refused",),
+        ("test_records.py::test_records_that_were_tampered_with_are_refused",),
     ),
     Mutant(
         "record-loses-the-type-of-numbers",

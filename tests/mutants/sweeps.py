@@ -140,13 +140,13 @@ SWEEPS = [
         "shaped_attention/results/plain_arguments.py",
         "return [decoded(x, result, blocks) for x in value]",
         "return [x if isinstance(x, str) else decoded(x, result, blocks) for x in value]",
-        ("test_provenance_refusals.py::test_nothing_is_imported_because_a_file_names_it[a list]",),
+        ("test_records.py::test_nothing_is_imported_because_a_file_names_it[a list]",),
     ),
     Mutant(
         "record-takes-any-name-of-a-block",
         "shaped_attention/results/plain_arguments.py",
         "if not (isinstance(kind, type) and issubclass(kind, Block)):",
         "if kind is None:",
-        ("test_provenance_refusals.py::test_a_name_of_this_package_is_that_of_its_own_block",),
+        ("test_records.py::test_a_name_of_this_package_is_that_of_its_own_block",),
     ),
 ]
