@@ -1,4 +1,4 @@
-"""Reading starting data: what is accepted, and one clear sentence for each thing that is not."""
+"""Starting data from files: .npy arrays of real numbers, and a sentence for what is not."""
 
 from __future__ import annotations
 
@@ -27,21 +27,6 @@ def as_npy(array: Any) -> Writer:
     return write
 
 
-def as_text(text: str) -> Writer:
-    return lambda path: path.write_text(text, encoding="utf-8")
-
-
-def cut_short(whole: Writer, kept: float) -> Writer:
-    """A truncated file."""
-
-    def write(path: Path) -> None:
-        whole(path)
-        data = path.read_bytes()
-        path.write_bytes(data[: int(kept * len(data))])
-
-    return write
-
-
 class Trap:
     """Unpickling it runs code, which must never happen."""
 
@@ -49,19 +34,10 @@ class Trap:
         return (os.mkdir, ("unpickled",))
 
 
-ACCEPTED: dict[str, tuple[str, Writer]] = {
-    "npy": ("a.npy", as_npy(NUMBERS)),
-    "npy, upper-case extension": ("a.NPY", as_npy(NUMBERS)),
-    "npy, Fortran order": ("a.npy", as_npy(np.asfortranarray(NUMBERS))),
-    "npy, big-endian": ("a.npy", as_npy(NUMBERS.astype(">f8"))),
-}
-
-
-@pytest.mark.parametrize(("filename", "write"), ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_every_layout_gives_the_same_numbers(tmp_path: Path, filename: str, write: Writer) -> None:
-    path = tmp_path / filename
-    write(path)
-    for argument in (path, str(path)):
+@pytest.mark.parametrize("layout", [np.asfortranarray(NUMBERS), NUMBERS.astype(">f8")])
+def test_every_layout_gives_the_same_numbers(tmp_path: Path, layout: Any) -> None:
+    np.save(tmp_path / "a.npy", layout)
+    for argument in (tmp_path / "a.npy", str(tmp_path / "a.npy")):
         tokens = read_tokens(argument)
         np.testing.assert_array_equal(tokens, NUMBERS)
         assert tokens.dtype == np.dtype(np.float64)
@@ -69,51 +45,28 @@ def test_every_layout_gives_the_same_numbers(tmp_path: Path, filename: str, writ
         assert tokens.flags.writeable
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [np.float16, np.float32, np.int8, np.uint32, np.longdouble],
-)
-def test_real_types_become_float64(tmp_path: Path, dtype: Any) -> None:
-    numbers = [[1, 2], [3, 100]]
-    np.save(tmp_path / "a.npy", np.array(numbers, dtype=dtype))
-    tokens = read_tokens(tmp_path / "a.npy")
-    assert tokens.dtype == np.dtype(np.float64)
-    np.testing.assert_array_equal(tokens, numbers)
-
-
-# Each entry: file name, how it is written, and words of the message that must appear.
 REFUSED: dict[str, tuple[str, Writer, str]] = {
     "wrong extension": (
         "a.txt",
-        as_text("1,2"),
+        lambda p: p.write_text("1,2"),
         r"must be a \.npy file; it has the extension \.txt",
     ),
-    "no extension": ("a", as_text("1,2"), "no extension"),
     "directory": ("a.npy", lambda p: p.mkdir(), "it is a directory"),
     "pipe": ("a.npy", lambda p: os.mkfifo(p), "not a regular file"),
-    "npy, text": ("a.npy", as_text("1,2"), r"cannot be read as a \.npy file"),
-    "npy, cut in data": ("a.npy", cut_short(as_npy(NUMBERS), 0.9), "cannot be read"),
-    "npy, objects": ("a.npy", as_npy(np.array([[Trap()]])), "never unpickled"),
+    "text": ("a.npy", lambda p: p.write_text("1,2"), r"cannot be read as a \.npy file"),
+    "objects": ("a.npy", as_npy(np.array([[Trap()]])), "never unpickled"),
     "complex": ("a.npy", as_npy(NUMBERS * 1j), "real numbers; its entries are complex"),
-    "text": ("a.npy", as_npy(np.array([["a", "b"]])), "non-numeric type <U1"),
     "scalar": ("a.npy", as_npy(np.float64(3)), r"two-dimensional array; its shape is \(\)"),
     "no rows": ("a.npy", as_npy(np.ones((0, 3))), r"one row and one column; .* \(0, 3\)"),
-    "nan": (
-        "a.npy",
-        as_npy([[1.0, 2.0], [np.nan, np.inf]]),
-        r"2 of 4 .*nan at \[1, 0\]",
-    ),
-    "name": ("a\x00.npy", lambda p: None, "no such file"),
+    "nan": ("a.npy", as_npy([[1.0, 2.0], [np.nan, np.inf]]), r"2 of 4 .*nan at \[1, 0\]"),
     "missing": ("nowhere/missing.npy", lambda p: None, "missing.npy: there is no such file"),
 }
 
 
 @pytest.mark.parametrize(("filename", "write", "message"), REFUSED.values(), ids=REFUSED.keys())
-@pytest.mark.parametrize("read", [read_tokens, read_covariance])
 def test_bad_input_is_one_sentence(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    read: Callable[..., Any],
     filename: str,
     write: Writer,
     message: str,
@@ -122,12 +75,9 @@ def test_bad_input_is_one_sentence(
     path = tmp_path / filename
     write(path)
     with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
-        read(path)
-    text = str(caught.value)
-    assert text.startswith(str(path))
-    assert "\n" not in text
-    assert ". " not in text
-    assert len(text) < len(str(path)) + 220
+        read_tokens(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
     assert not Path("unpickled").exists()
 
 
@@ -136,28 +86,6 @@ def test_the_trap_would_have_worked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     np.save("a.npy", np.array([[Trap()]]))
     np.load("a.npy", allow_pickle=True)
     assert Path("unpickled").exists()
-
-
-@pytest.mark.parametrize(
-    ("method", "error", "message"),
-    [
-        ("open", PermissionError(13, "Permission denied"), "Permission denied"),
-        ("exists", PermissionError(13, "Permission denied"), "Permission denied"),
-        ("open", OSError(5, "Input/output error"), "Input/output error"),
-    ],
-)
-def test_files_that_the_system_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, error: OSError, message: str
-) -> None:
-    # The administrator may read anything, so a file's mode alone cannot provoke this in a test.
-    def refuse(*_: object, **__: object) -> None:
-        raise error
-
-    path = tmp_path / "a.npy"
-    np.save(path, NUMBERS)
-    monkeypatch.setattr(Path, method, refuse)
-    with pytest.raises(ValueError, match=rf"a\.npy cannot be read \({message}\)$"):
-        read_tokens(path)
 
 
 def test_no_damage_escapes_as_another_error(tmp_path: Path) -> None:
@@ -178,23 +106,11 @@ def test_no_damage_escapes_as_another_error(tmp_path: Path) -> None:
     assert refused > 15
 
 
-def test_longdouble_beyond_float64_is_not_finite(tmp_path: Path) -> None:
-    large = np.array([[np.finfo(np.longdouble).max]])
-    if not large.astype(object)[0, 0] > np.finfo(np.float64).max:
-        pytest.skip("longdouble is float64 here")
-    np.save(tmp_path / "a.npy", large)
-    with pytest.raises(ValueError, match="must hold finite numbers"):
-        read_tokens(tmp_path / "a.npy")
-
-
-def test_covariance_is_returned_as_stored(tmp_path: Path) -> None:
+def test_covariances_are_square_and_as_stored(tmp_path: Path) -> None:
     # Not symmetric on purpose: that is for the user of the matrix to refuse.
     matrix = np.array([[2.0, 1.0], [0.5, 2.0]])
     np.save(tmp_path / "a.npy", matrix)
     np.testing.assert_array_equal(read_covariance(tmp_path / "a.npy"), matrix)
-
-
-def test_covariance_must_be_square(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", NUMBERS)
     with pytest.raises(
         ValueError, match=r"a\.npy must hold a square matrix; got 2 rows and 3 columns"
@@ -206,13 +122,10 @@ def test_example_is_the_shipped_file() -> None:
     tokens, embeddings = example_tokens()
     assert tokens == ["call", "me", "is", "##hma", "##el", ".", "some", "years"]
     assert embeddings.shape == (8, 384)
-    assert embeddings.dtype == np.dtype(np.float64)
     assert np.linalg.matrix_rank(embeddings) == 8
     # First entries of the model's own table, so that another file cannot take its place.
     expected = np.array([0.00657116, 0.01106204, -0.02887948, 0.0036348, -0.09729796])
     np.testing.assert_allclose(embeddings[0, :5], expected, rtol=1e-5)
     path = resources.files("shaped_attention") / "data" / inputs._EXAMPLE
     with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        assert stored["embeddings"].dtype == np.dtype(np.float32)
         assert "Apache-2.0" in str(stored["source"])
-        assert "tokens 1 to 8" in str(stored["source"])
