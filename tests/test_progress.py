@@ -7,7 +7,6 @@ import sys
 import pytest
 
 import shaped_attention as sa
-from shaped_attention.statistics.stopping import explosion_table
 
 V0 = sa.equicorrelated(2, 0.2)
 LAYER = [sa.ShapedAttention(0.5), sa.ShapedMLP(0.5)]
@@ -18,11 +17,8 @@ CALLS = {
     "stopping_map": lambda **p: sa.stopping.stopping_map(
         V0, [0.5], [1.0, 2.0], width=8, step=0.125, samples=2, **p
     ),
-    "explosion_table": lambda **p: explosion_table(LAYER, V0, [8], step=0.125, samples=4, **p),
     "simulate_chain": lambda **p: sa.simulate_chain(LAYER, V0, width=8, depth=2, samples=2, **p),
     "gradient_norms": lambda **p: sa.gradient_norms(LAYER, V0, **NETWORKS, **p),
-    "neural_tangent_kernel": lambda **p: sa.neural_tangent_kernel(LAYER, V0, **NETWORKS, **p),
-    "lyapunov": lambda **p: sa.lyapunov(LAYER, V0, **NETWORKS, **p),
     "simulate_training": lambda **p: sa.simulate_training(LAYER, V0, [0, 1], **NETWORKS, **p),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The command line: the main job on every kind of start, and one clear sentence for bad input."""
+"""`shaped-attention compare`: networks, chain and SDE from every kind of start, and `show`."""
 
 from __future__ import annotations
 
@@ -28,26 +28,17 @@ def test_main_job_on_the_shipped_tokens(run, tmp_path):
     result = run("compare", *SMALL)
     assert result.exit_code == 0, result.output
     assert "8 tokens of Moby-Dick; m = 8, mean diagonal 0.003037, rescaled to 1" in result.output
-    for heading in ("chain against SDE", "network against SDE", "network against chain"):
-        assert heading in result.output
-    assert "Kolmogorov-Smirnov" in result.output
-    # Beside the data, so that another comparison, whose data need another folder, keeps them.
+    pairs = {"chain against SDE", "network against SDE", "network against chain"}
+    assert all(pair in result.output for pair in pairs)
     names = {path.name for path in (tmp_path / "results").glob("*.png")}
     assert names == {"compare-trajectories.png", "compare-densities.png"}
-    assert {path.name for path in tmp_path.iterdir()} == {"results"}
     tables = json.loads((tmp_path / "results" / "comparison.json").read_text())
-    assert set(tables) == {"chain against SDE", "network against SDE", "network against chain"}
+    assert set(tables) == pairs
     assert 0.0 <= tables["chain against SDE"]["data_vars"]["ks"]["data"][0] <= 1.0
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_results_can_be_loaded_and_run_again(run, tmp_path):
-    assert run("compare", *SMALL, "--tokens", "2").exit_code == 0
     for name, samples in (("network", 16), ("chain", 64), ("sde", 64)):
-        result = load(tmp_path / "results" / f"{name}.nc")
-        assert result.sizes["sample"] == samples
-        np.testing.assert_array_equal(rerun(result).V, result.V)
-        assert result.sizes["time"] > 2
+        saved = load(tmp_path / "results" / f"{name}.nc")
+        assert saved.sizes["sample"] == samples
+        np.testing.assert_array_equal(rerun(saved).V, saved.V)
     shown = run("show", "results/chain.nc")
     assert shown.exit_code == 0
     assert '"sampler": "chain"' in shown.output
@@ -74,24 +65,16 @@ def test_other_starts(run, tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        ("--layer", "attention", "--causal"),
-        ("--layer", "attention", "--heads", "2", "--query-bias", "0.5"),
-        ("--layer", "attention", "--output-projection", "--key-size", "3"),
+        ("--layer", "attention", "--causal", "--heads", "2", "--query-bias", "0.5"),
+        ("--layer", "attention", "--output-projection", "--key-size", "3", "--progress"),
         ("--layer", "mlp", "--mlp-gamma", "0.5", "--c-plus", "0.5"),
         ("--dtype", "float32", "--radius", "50", "--memory", "0.1 GiB", "--seed", "3"),
-        ("--tokens", "1", "--no-progress"),
     ],
 )
 def test_options(run, options):
     result = run("compare", *SMALL, "--tokens", "3", *options)
     assert result.exit_code == 0, result.output
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_progress_can_be_shown(run):
-    result = run("compare", *SMALL, "--tokens", "2", "--progress")
-    assert all(label in result.stderr for label in ("network", "chain", "sde"))
-    assert not run("compare", *SMALL, "--tokens", "2", "--overwrite").stderr
+    assert ("network" in result.stderr) == ("--progress" in options)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -107,20 +90,6 @@ def test_data_of_another_command_are_not_replaced(run, tmp_path):
     assert not refused.stdout
     assert {path: path.read_bytes() for path in (tmp_path / "results").iterdir()} == before
     assert run("compare", *SMALL, "--tokens", "3", "--results", "three").exit_code == 0
-    elsewhere = run(
-        "compare", *SMALL, "--tokens", "3", "--results", "four", "--figures", "results"
-    )  # fmt: skip
-    assert elsewhere.exit_code == 2
-    assert elsewhere.stderr.strip().endswith(
-        f"Error: {place.with_name('compare-trajectories.png')} exists; choose another folder with "
-        "--figures, or --overwrite"
-    )
-    (tmp_path / "five").mkdir()
-    (tmp_path / "five" / "chain.nc").touch()
-    kept = run("compare", *SMALL, "--tokens", "3", "--results", "five")
-    assert kept.exit_code == 2
-    assert f"{Path('five') / 'chain.nc'} exists" in kept.stderr
-    assert {path: path.read_bytes() for path in (tmp_path / "results").iterdir()} == before
     assert run("compare", *SMALL, "--tokens", "3", "--overwrite").exit_code == 0
     for folder in ("results", "three"):
         assert load(tmp_path / folder / "sde.nc").sizes["row"] == 3
@@ -132,37 +101,25 @@ BAD = {
         ("--token-file", "a.npy", "--tokens", "2"),
         "--tokens and --token-file cannot be used together",
     ),
-    "indefinite": (("--covariance", "indefinite.npy"), "indefinite"),
     "not square": (("--covariance", "wide.npy"), "square"),
     "gamma": (("--gamma", "1.5"), "gamma must be in [0, 1]; got 1.5"),
-    "few samples": (("--network-samples", "4"), "network_samples must be an integer"),
-    "scale": (("--scale", "big"), "scale must be"),
     "device": (("--device", "cuda:7"), "device 'cuda:7': torch finds no CUDA device here"),
-    "memory": (("--memory", "-1"), "memory"),
-    "figures": (("--figures", "file/figures"), "figures='file/figures'"),
     "results": (("--results", "file"), "results='file'"),
     "unused rho": (("--rho", "0.5"), "--rho 0.5 needs --tokens"),
     "unused heads": (("--layer", "mlp", "--heads", "2"), "--heads has no effect with --layer mlp"),
-    "unused mask": (("--layer", "mlp", "--causal"), "--causal has no effect with --layer mlp"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_sentence_and_leaves_nothing(run, name, tmp_path):
-    np.save("indefinite.npy", [[1.0, 2.0], [2.0, 1.0]])
     np.save("wide.npy", np.ones((2, 3)))
     (tmp_path / "file").write_text("in the way")
     options, message = BAD[name]
     result = run("compare", *SMALL, *options)
     assert result.exit_code == 2
-    assert message in result.stderr
-    assert "Traceback" not in result.output + result.stderr
     error = result.stderr[result.stderr.index("Error:") :].strip()
+    assert message in error
     assert len(error.splitlines()) == 1
-    after = {path.name for path in tmp_path.iterdir()}
-    # A folder is made only to see whether it can be written, when all other arguments are right.
-    allowed = {"figures", "results"} if name in ("figures", "results") else set()
-    assert after - allowed == {"indefinite.npy", "wide.npy", "file"}
     assert not any(path.suffix in (".nc", ".png") for path in tmp_path.rglob("*"))
 
 
@@ -171,19 +128,12 @@ def test_a_comparison_that_could_not_be_saved_is_not_computed(run, tmp_path, mon
     result = run("compare", *SMALL)
     assert result.exit_code == 1
     assert "h5netcdf is not installed; the extra `files` installs it" in result.stderr
-    assert not result.stdout
     assert not list(tmp_path.iterdir())
-
-
-def test_show_refuses_what_is_no_result(run, tmp_path):
-    assert run("show", "none.nc").exit_code == 2
-    (tmp_path / "broken.nc").write_text("no netCDF")
-    assert "broken.nc" in run("show", "broken.nc").stderr
 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.filterwarnings("default")
-def test_a_warning_is_one_line_without_code(run, tmp_path):
+def test_a_warning_is_one_line_without_code(run):
     np.save("tokens.npy", np.random.default_rng(0).standard_normal((3, 2)))
     result = run("compare", *SMALL, "--token-file", "tokens.npy")
     assert result.exit_code == 0, result.output
