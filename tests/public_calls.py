@@ -82,7 +82,6 @@ def command_lines(folder: Path) -> dict[str, list[list[str]]]:
         "sweep run": [run],
         "sweep status": [run, ["sweep", "status", store]],
         "sweep export": [run, ["sweep", "export", store, str(folder / "grid.nc")]],
-        "sweep repair": [run, ["sweep", "repair", store, str(folder / "saved.sweep")]],
     }
 
 

@@ -83,7 +83,6 @@ WRONG = {
     ("model",): ("none.json",),
     ("show",): ("none.nc",),
     ("sweep", "export"): ("none", "all.nc"),
-    ("sweep", "repair"): ("none", "new"),
     ("sweep", "run"): ("none.toml", "store"),
     ("sweep", "status"): ("none",),
 }

@@ -19,7 +19,6 @@ from shaped_attention.sweep import (
     SweepFileError,
     open_sweep,
     read_sweep,
-    repair_sweep,
     run_sweep,
     sweep_status,
 )
@@ -123,72 +122,9 @@ def test_damaged_units_are_drawn_again(whole, copy):
     assert open_sweep(copy).attrs["missing"] == 0
 
 
-@pytest.mark.parametrize("kind", ["page", "cut", "header"])
-def test_repair_saves_every_intact_unit(whole, copy, tmp_path, kind):
-    """Ten damaged files of each kind; a unit is intact if its record is still in the file."""
-    original, moments = whole[0].read_bytes(), random.Random(kind)
-    records = {}
-    with contextlib.closing(sqlite3.connect(whole[0])) as db:
-        for sampler, cell, block, samples, data, digest in db.execute(
-            "SELECT sampler, cell, block, samples, data, digest FROM unit"
-        ):
-            assert data + digest in original  # none has overflow pages
-            records[sampler, cell, block] = (data + digest, (samples, data))
-    lost = 0
-    for number in range(10):
-        copy.write_bytes(original)
-        if kind == "page":
-            page = moments.randrange(1, len(original) // PAGE)
-            damage(copy, page * PAGE, moments.randbytes(PAGE))
-        elif kind == "cut":
-            copy.write_bytes(original[: moments.randrange(100, len(original))])
-        else:
-            damage(copy, moments.randrange(18), moments.randbytes(80))
-        new = tmp_path / f"{kind}-{number}"
-        saved, units = repair_sweep(copy, new, read_sweep(whole[0]))
-        content = copy.read_bytes()
-        intact = {key: row for key, (record, row) in records.items() if record in content}
-        assert (bits(new), saved, units) == (intact, len(intact), 48)
-        lost += 48 - saved
-        with contextlib.suppress(SweepFileError):
-            assert open_sweep(copy).attrs["missing"] == 48 - saved
-    assert lost > 0 or kind == "header"
-    run_sweep(read_sweep(whole[0]), new, accept_changed_code=True, progress=False)
-    assert bits(new) == bits(whole[0])
-
-
-def test_repair_follows_units_over_pages(tmp_path):
-    path = tmp_path / "a.sweep"
-    run_sweep(small(samples=400, block=200), path, progress=False)
-    damage(path, 0, bytes(PAGE))
-    with pytest.raises(SweepFileError, match="first page is damaged"):
-        open_sweep(path)
-    assert repair_sweep(path, tmp_path / "b.sweep") == (8, 8)
-    assert open_sweep(tmp_path / "b.sweep").attrs["missing"] == 0
-    with pytest.raises(SweepFileError, match="exists"):
-        repair_sweep(path, tmp_path / "b.sweep")
-
-
-def test_a_lost_specification_is_that_of_the_toml_file(whole, copy, tmp_path):
-    change(copy, ("UPDATE specification SET sweep = '{}'",))
-    for reading in (open_sweep, sweep_status, read_sweep):
-        with pytest.raises(SweepFileError, match="specification has changed"):
-            reading(copy)
-    with pytest.raises(SweepFileError, match="name its TOML file"):
-        repair_sweep(copy, tmp_path / "c.sweep")
-    sweep = read_sweep(whole[0])
-    # Rows are bound to all that they depend on.
-    assert repair_sweep(copy, tmp_path / "d.sweep", sweep.changed(seed=1)) == (0, 48)
-    assert repair_sweep(copy, tmp_path / "c.sweep", sweep) == (48, 48)
-    assert repair_sweep(whole[0], tmp_path / "e.sweep", sweep.changed(seed=1)) == (48, 48)
-    assert read_sweep(tmp_path / "e.sweep") == sweep
-
-
 @pytest.mark.parametrize(
     "text",
-    ["[" * 100_000, "{}", "3", '{"format": 1, "tokens": -1, "fixed": {}}', "\udcff",
-     '{"format": 2, "tokens": 2, "fixed": {}}',
-     '{"format": 1, "tokens": 2, "fixed": {}, "axes": {"a": [1, 2]}, "samples": 1000000000}'],
+    ["[" * 100_000, "3", '{"format": 2, "tokens": 2, "fixed": {}}', "\udcff"],
 )  # fmt: skip
 def test_a_specification_of_a_stranger_is_refused_in_a_sentence(copy, text):
     specify(copy, text)
@@ -198,22 +134,14 @@ def test_a_specification_of_a_stranger_is_refused_in_a_sentence(copy, text):
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("names", "sentence"),
-    [
-        (("layer", "activation", "mask", "config", "rope"), "or a function that returns a layer"),
-        (("activation",), "no code that a file names is imported"),
-    ],
-)
-def test_nothing_that_a_stranger_names_is_imported(copy, names, sentence, tmp_path, monkeypatch):
+def test_nothing_that_a_stranger_names_is_imported(copy, tmp_path, monkeypatch):
     """Every text of the file names a module that would leave a trace."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\ndef f(**k): return f\n")
     monkeypatch.syspath_prepend(tmp_path)
     entries = json.loads(read_sweep(copy).to_json())
-    entries["fixed"] |= {"layer": "mlp"} | dict.fromkeys(names, "trap:f")
-    if "layer" in names:
-        entries["axes"] = {"covariance": ["trap:f", "trap.py", "/etc/passwd", "trap:g"]}
+    entries["fixed"] |= {"layer": "trap:f", "activation": "trap:f", "config": "trap:f"}
+    entries["axes"] = {"covariance": ["trap:f", "trap.py"]}
     specify(copy, json.dumps(entries))
     change(
         copy,
@@ -224,25 +152,14 @@ def test_nothing_that_a_stranger_names_is_imported(copy, names, sentence, tmp_pa
     before = sorted(tmp_path.iterdir())
     open_sweep(copy)
     assert sweep_status(copy).failures == [("trap:f", "trap:f", 0, "trap:f")]
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match="or a function that returns a layer"):
         run_sweep(read_sweep(copy), copy, progress=False)
     assert "trap" not in sys.modules
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "CREATE VIEW seen AS SELECT * FROM unit",
-        "CREATE TABLE more (a)",
-        "CREATE INDEX fast ON unit (block)",
-        "CREATE TRIGGER t AFTER INSERT ON unit BEGIN DELETE FROM unit; END",
-        "DROP TABLE failure",
-        "ALTER TABLE code RENAME COLUMN at TO time",
-    ],
-)
-def test_another_schema_is_refused(copy, statement):
-    change(copy, (statement,))
+def test_another_schema_is_refused(copy):
+    change(copy, ("CREATE TABLE more (a)",))
     for use in (open_sweep, sweep_status, lambda path: run_sweep(small(), path)):
         with pytest.raises(SweepFileError, match="tables are others"):
             use(copy)
@@ -263,34 +180,13 @@ def test_sizes_are_checked_before_anything_grows(whole, copy):
         open_sweep(whole[0], max_bytes=1000)
 
 
-def test_other_files_and_their_journals_are_refused(copy, tmp_path):
-    victim = tmp_path / "victim"
-    victim.write_text("kept")
-    journal = copy.with_name("b.sweep-journal")
-    ahead, named = copy.with_name("b.sweep-wal"), b"victim" + bytes.fromhex("d9d505f920a163d7")
-    for place, make in (
-        (journal, lambda: journal.symlink_to(victim)),
-        (journal, lambda: journal.write_bytes(bytes(512) + named)),
-        (journal, lambda: os.mkfifo(journal)),
-        (ahead, ahead.touch),
-    ):
-        make()
-        for use in (open_sweep, lambda path: run_sweep(read_sweep(path), path, progress=False)):
-            with pytest.raises(SweepFileError, match="remove it"):
-                use(copy)
-        place.unlink()
-    damage(copy, 18, b"\2\2")
+def test_other_files_are_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "text").write_text("a" * 200)
-    (tmp_path / "link").symlink_to(copy)
-    names = ("pipe", "text", "none", "link", "")
-    before = sorted(path.name for path in tmp_path.iterdir())
-    for path in (copy, *(tmp_path / name for name in names)):
+    for name in ("pipe", "text", "none", ""):
         for reading in (open_sweep, sweep_status):
             with pytest.raises(SweepFileError, match=r"not (a|the) file"):
-                reading(path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
-    assert victim.read_text() == "kept"
+                reading(tmp_path / name)
 
 
 def test_a_journal_that_a_kill_left_is_rolled_back_by_a_run(whole, copy, tmp_path):

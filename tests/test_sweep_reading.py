@@ -112,7 +112,7 @@ def command(*words):
 
 
 @pytest.mark.quick
-def test_the_commands_run_show_export_and_repair(tmp_path):
+def test_the_commands_run_show_and_export(tmp_path):
     toml, path = tmp_path / "grid.toml", tmp_path / "a.sweep"
     toml.write_text(TOML)
     planned = command("run", toml, "--dry-run")
@@ -134,7 +134,6 @@ def test_the_commands_run_show_export_and_repair(tmp_path):
         xr.testing.assert_equal(exported.load(), sa.open_sweep(path))
         assert json.loads(exported.attrs["sweep"])["samples"] == 20
     assert command("export", path, tmp_path / "a.nc", "--overwrite").exit_code == 0
-    assert "12 of 12 units" in command("repair", path, tmp_path / "b.sweep").output
     for words, sentence in (
         (("export", path, "a.csv"), "the name of a netCDF file"),
         (("export", path, tmp_path / "a.nc"), "exists; choose another FILE, or --overwrite"),

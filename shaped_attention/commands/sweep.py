@@ -148,21 +148,6 @@ def export(path: Path, file: Path, overwrite: bool) -> None:
     click.echo(f"written: {file}")
 
 
-@sweep_command.command()
-@_path
-@click.argument("new", type=click.Path(path_type=Path))
-@click.option("--sweep", "file", type=click.Path(path_type=Path), help="TOML file of the sweep, if "
-              "the file has lost its specification.")  # fmt: skip
-def repair(path: Path, new: Path, file: Path | None) -> None:
-    """Copy every unit of the damaged NAME.sweep that is intact to the file NEW."""
-    from shaped_attention.sweep.repair import repair_sweep
-    from shaped_attention.sweep.toml import read_sweep
-
-    saved, units = repair_sweep(path, new, None if file is None else read_sweep(file))
-    others = f"; to draw the others: shaped-attention sweep run FILE {new}" * (saved < units)
-    click.echo(f"{new}: {saved} of {units} units{others}")
-
-
 @contextmanager
 def _until_interrupted(command: str) -> Iterator[None]:
     """End with the status of an incomplete run when interrupted, and print what continues it."""

@@ -1,6 +1,5 @@
 from .file import SweepFileError
 from .reading import open_sweep, sweep_distances, sweep_status, sweep_summary
-from .repair import repair_sweep
 from .run import run_sweep
 from .specification import Sweep, SweepFaultsError
 from .toml import read_sweep
@@ -11,7 +10,6 @@ __all__ = [
     "SweepFileError",
     "open_sweep",
     "read_sweep",
-    "repair_sweep",
     "run_sweep",
     "sweep_distances",
     "sweep_status",

@@ -1,20 +1,18 @@
 """A sweep in one SQLite file: the specification, a row a unit, failures, and changes of code.
 
-Only rows are read: no name in a file is imported, no path in it is followed. A file whose schema is
-not exactly this one is refused, and so is a journal that SQLite would have to follow elsewhere.
+Only rows are read: no name in a file is imported. A file whose schema is not exactly this one is
+refused.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -38,9 +36,6 @@ SCHEMA = {
 }
 """Tables: `code` of a unit is the row of the code that drew it."""
 
-_JOURNAL_OF_OTHERS = bytes.fromhex("d9d505f920a163d7")
-"""End of a journal that names another file, which SQLite might delete; runs write none."""
-
 _BUSY = 600.0
 """Seconds that a writer waits for readers, and a reader for a writer."""
 
@@ -60,7 +55,8 @@ class SweepFile:
     def __init__(self, path: str | Path, sweep: Sweep | None = None) -> None:
         self.path, self._writes = Path(path), sweep is not None
         with self._reported():
-            self._check_place()
+            if not (self.path.is_file() or (self._writes and not self.path.exists())):
+                raise SweepFileError(f"{path} is not a file")
             self._db = sqlite3.connect(
                 f"file:{quote(str(self.path.absolute()))}?mode={'rwc' if sweep else 'ro'}",
                 timeout=0.0 if sweep else _BUSY, uri=True, isolation_level=None,
@@ -70,11 +66,6 @@ class SweepFile:
                 self._db.execute("PRAGMA trusted_schema = off")
                 self._db.execute("PRAGMA cell_size_check = on")
                 self._db.execute("PRAGMA synchronous = full")
-                if self._db.execute("PRAGMA journal_mode").fetchone() != ("delete",):
-                    self._db.close()
-                    for made in self._journals()[:2]:  # by SQLite, to read it
-                        made.unlink(missing_ok=True)
-                    raise SweepFileError(f"{path} is not the file of a sweep: its journal is other")
                 if sweep:  # the lock that one connection can have next to readers
                     self._db.execute("BEGIN IMMEDIATE")
                     self._db.execute(f"PRAGMA busy_timeout = {1000 * _BUSY:.0f}")
@@ -183,20 +174,6 @@ class SweepFile:
             )
         return sweep or held
 
-    def _check_place(self) -> None:
-        """Refuse links, what is not a file, and journals that SQLite should not open."""
-        there = self.path.is_file() or (self._writes and not self.path.exists())
-        if self.path.is_symlink() or not there:
-            raise SweepFileError(f"{self.path} is not a file")
-        *ahead, journal = self._journals()
-        for other in filter(os.path.lexists, (*ahead, journal)):
-            if other != journal or not _of_a_run(journal):
-                raise SweepFileError(f"{other} is not a journal that a run has left; remove it")
-
-    def _journals(self) -> list[Path]:
-        """Return the paths of the journals that SQLite may keep next to the file."""
-        return [Path(f"{self.path}{end}") for end in ("-wal", "-shm", "-journal")]
-
     @contextmanager
     def _reported(self) -> Iterator[None]:
         """Report an error of SQLite, and whatever damaged rows cause, in a sentence."""
@@ -225,21 +202,6 @@ class SweepFile:
             case ((sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY), _):
                 return f"cannot be opened ({error})"
             case sqlite3.SQLITE_NOTADB, _:
-                damage = "is not the file of a sweep, or its first page is damaged"
+                return "is not the file of a sweep, or its first page is damaged"
             case _:
-                damage = f"is damaged ({error})"
-        repair = f"shaped-attention sweep repair {self.path} NEW"
-        return f"{damage}; `{repair}` saves all units that are intact"
-
-
-def _of_a_run(journal: Path) -> bool:
-    """Return whether a journal is a file that names no other, or has just gone."""
-    try:
-        state = journal.lstat()
-        if not S_ISREG(state.st_mode):
-            return False
-        with journal.open("rb") as file:
-            file.seek(max(0, state.st_size - 8))
-            return file.read(8) != _JOURNAL_OF_OTHERS
-    except FileNotFoundError:
-        return True
+                return f"is damaged ({error})"
