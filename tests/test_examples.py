@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from pkgutil import resolve_name
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from scipy.special import softmax
 
 import shaped_attention as sa
 from shaped_attention.numerics.primitives import constant, tanh
-from shaped_attention.sweep import Sweep
 from tests.example_biased import BiasedAttention
 from tests.example_gelu import GeluMLP
 from tests.example_latent import LatentAttention
@@ -91,13 +89,6 @@ def test_the_limit_of_biased_attention_is_that_of_wide_chains():
     assert not same_law(wide, limit_run(TRANSPOSED, 2, 6000, step=1 / 128))
 
 
-def test_without_a_bias_it_is_shaped_attention():
-    v = V0 + np.diag([0.3, 0.0, 0.1])
-    flat, shaped = BiasedAttention(0.6, 0.8, np.zeros((3, 3))), sa.ShapedAttention(0.6, 0.8)
-    np.testing.assert_allclose(sa.drift(flat, v), sa.drift(shaped, v), atol=1e-13)
-    np.testing.assert_allclose(sa.diffusion(flat, v), sa.diffusion(shaped, v), atol=1e-12)
-
-
 def test_a_schedule_moves_the_logarithm_of_the_determinant_where_it_says():
     """E log det V falls at the exact rate k m (m + 1) / 2, k = gamma^2 (2 - gamma^2) on the way.
 
@@ -132,25 +123,6 @@ def test_results_are_saved_and_run_again(name, tmp_path):
         (block,) = sa.layer_of(loaded, blocks=[type(EXAMPLES[name])])
         assert block == EXAMPLES[name]
         np.testing.assert_array_equal(sa.rerun(loaded, layer=block).V, result.V)
-
-
-@pytest.mark.parametrize(
-    ("layer", "samplers", "fixed", "axis"),
-    [
-        ("tests.example_gelu:gelu_layer", ["chain"], {}, "gamma"),
-        ("tests.example_biased:sloped_layer", ["chain", "sde"], {"slope": 0.5}, "gamma"),
-        ("tests.example_latent:latent_layer", ["chain"], {"rank": 4}, "gamma"),
-        ("tests.example_linear:rising_layer", ["chain", "sde"], {"end": 0.5}, "start"),
-    ],
-)
-def test_they_are_swept(layer, samplers, fixed, axis, tmp_path):
-    size = {"layer": resolve_name(layer), "tokens": 3, "width": 20, "depth": 4, "step": 0.05}
-    sweep = Sweep(
-        samplers=samplers, samples=16, block=8, fixed=size | fixed, axes={axis: [0.2, 0.4]}
-    )
-    report = sa.run_sweep(sweep, tmp_path / "sweep", progress=False)
-    assert (report.failed, report.left) == (0, 0)
-    assert report.finished == 4 * len(samplers)
 
 
 def test_the_guide_shows_the_example_as_it_is():

@@ -103,32 +103,6 @@ def test_the_recorder_sees_every_block():
     np.testing.assert_array_equal(chosen["position"], [0, 1, 2])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"times": [0.5]}, "times must be 2 positive and increasing numbers"),
-        ({"times": [0.5, 0.5]}, "positive and increasing"),
-        ({"times": [0.0, 0.5]}, "positive and increasing"),
-        (
-            {"choose": lambda name, _: name in ("0", "1")},
-            "with initial=True, the shape of the input of the first",
-        ),
-        ({"model": 1}, "model must be a torch.nn.Module; got 1"),
-    ],
-)
-def test_times_and_input_of_recorded_covariances(options, message):
-    model = torch.nn.Sequential(torch.nn.AvgPool1d(2), torch.nn.ReLU(), torch.nn.Tanh())
-    asked = {
-        "model": model,
-        "inputs": torch.ones(2, 3, 4),
-        "choose": lambda name, _: name in ("1", "2"),
-    }
-    data = sa.record_covariances(**asked, times=[0.25, 1.0])
-    np.testing.assert_array_equal(data["time"], [0.0, 0.25, 1.0])
-    with pytest.raises(ValueError, match=message):
-        sa.record_covariances(**asked | options)
-
-
 test_what_is_refused = refused(
     (
         lambda: sa.ShapedTransformer(sa.Normalised(sa.ShapedMLP(0.5)), width=8, depth=1),
