@@ -16,11 +16,10 @@ def show_command(path: Path) -> None:
     PATH is the .nc file of the result. Its arrays are neither read nor
     verified.
     """
-    from shaped_attention.io.inputs import MAX_BYTES
     from shaped_attention.results.files import ATTRIBUTE, opened
     from shaped_attention.results.provenance import record
 
-    with opened(path, MAX_BYTES, coordinates_only=True) as result:
+    with opened(path) as result:
         result.attrs.pop(ATTRIBUTE, None)
         stored = record(result) if "specification" in result.attrs else None
         click.echo(result)

@@ -7,10 +7,7 @@ sentence that names the file, what was found and what is allowed.
 from __future__ import annotations
 
 import io
-import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,36 +19,18 @@ from numpy.typing import NDArray
 from shaped_attention.checks import with_types
 from shaped_attention.io.storage import reason
 
-MAX_BYTES = 2**33
-"""Default for the bytes that a file may declare: 8 GiB."""
-
 _EXAMPLE = "moby_dick_tokens.npz"
 _REAL_KINDS = "iuf"
 
 
-def check_declared(place: str, declared: int, max_bytes: int) -> None:
-    """Raise ValueError if a file declares more than `max_bytes` bytes.
-
-    A header of a few bytes can declare more than a machine has.
-    """
-    if declared > max_bytes:
-        raise ValueError(
-            f"{place} must declare at most max_bytes={max_bytes} bytes; it declares {declared}"
-        )
-
-
 @with_types
-def read_tokens(
-    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
-) -> Float64[np.ndarray, "m n0"]:
+def read_tokens(path: str | os.PathLike[str]) -> Float64[np.ndarray, "m n0"]:
     """Read a token array: one row per token, one column per feature.
 
     Parameters
     ----------
     path
         A ``.npy`` file.
-    max_bytes
-        Largest number of bytes that the array may have, checked before it is read.
 
     Returns
     -------
@@ -64,24 +43,21 @@ def read_tokens(
         There is no file at `path`.
     ValueError
         `path` is a directory, may not be read, has another extension or is damaged; the array is
-        empty, not two-dimensional or larger than `max_bytes`; or an entry is not a finite real
-        number.
+        empty or not two-dimensional; or an entry is not a finite real number.
     """
-    return read_array(path, max_bytes=max_bytes)
+    return read_array(path)
 
 
 @with_types
-def read_covariance(
-    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES
-) -> Float64[np.ndarray, "m m"]:
+def read_covariance(path: str | os.PathLike[str]) -> Float64[np.ndarray, "m m"]:
     """Read a square matrix of finite real numbers, intended as a token covariance V.
 
     Symmetry and positive semidefiniteness are checked where the matrix is used.
 
     Parameters
     ----------
-    path, max_bytes
-        As for `read_tokens`.
+    path
+        A ``.npy`` file.
 
     Returns
     -------
@@ -95,7 +71,7 @@ def read_covariance(
     ValueError
         As for `read_tokens`, and if the matrix is not square.
     """
-    matrix = read_array(path, max_bytes=max_bytes)
+    matrix = read_array(path)
     rows, columns = matrix.shape
     if rows != columns:
         raise ValueError(f"{path} must hold a square matrix; got {rows} rows and {columns} columns")
@@ -118,7 +94,7 @@ def example_tokens() -> tuple[list[str], Float64[np.ndarray, "8 384"]]:
         return arrays["tokens"].tolist(), arrays["embeddings"].astype(np.float64)
 
 
-def read_array(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> NDArray[np.float64]:
+def read_array(path: str | os.PathLike[str]) -> NDArray[np.float64]:
     """Read a non-empty matrix of finite real numbers, as float64."""
     file = Path(path)
     try:
@@ -130,38 +106,25 @@ def read_array(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> NDAr
         if file.suffix.lower() != ".npy":
             extension = f"the extension {file.suffix}" if file.suffix else "no extension"
             raise ValueError(f"{file} must be a .npy file; it has {extension}")
-        return _checked(_stored(file, max_bytes), str(file))
+        return _checked(_stored(file), str(file))
     except FileNotFoundError:
         raise
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({reason(error)})") from error
 
 
-def _stored(file: Path, max_bytes: int) -> NDArray[Any]:
-    """Return the array of a file as it is stored; the size that it declares is checked before."""
+def _stored(file: Path) -> NDArray[Any]:
+    """Return the array of a file as it is stored."""
     with file.open("rb") as stream:
-        with _reading(file):
-            version = np.lib.format.read_magic(stream)
-            header = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-            shape, _, dtype = header(stream)
-            stream.seek(0)
-        check_declared(str(file), math.prod(shape) * dtype.itemsize, max_bytes)
-        with _reading(file):
+        try:
             return np.lib.format.read_array(stream, allow_pickle=False)
-
-
-@contextmanager
-def _reading(file: Path) -> Iterator[None]:
-    """Report what NumPy raises for a damaged file; errors of the system pass."""
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:
-        raise ValueError(
-            f"{file}: this cannot be read as a .npy file; it must be complete and hold plain "
-            "numbers, since Python objects are never unpickled"
-        ) from error
+        except OSError:
+            raise
+        except Exception as error:  # whatever NumPy raises for a damaged file
+            raise ValueError(
+                f"{file}: this cannot be read as a .npy file; it must be complete and hold plain "
+                "numbers, since Python objects are never unpickled"
+            ) from error
 
 
 def _checked(array: NDArray[Any], name: str) -> NDArray[np.float64]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,6 @@ import xarray as xr
 
 from shaped_attention.blocks.base import Block, Pattern, blocks_of
 from shaped_attention.checks import argument_error, with_types
-from shaped_attention.io.inputs import MAX_BYTES, check_declared
 from shaped_attention.io.storage import reason, written
 from shaped_attention.libraries import extras
 from shaped_attention.results.plain_arguments import UnknownBlockError
@@ -81,26 +79,24 @@ def save(result: xr.Dataset, path: str | Path) -> Path:
 
 
 @with_types
-def load(path: str | Path, *, max_bytes: int = MAX_BYTES) -> xr.Dataset:
+def load(path: str | Path) -> xr.Dataset:
     """Read a Dataset written by `save` into memory.
 
     Parameters
     ----------
     path
         A netCDF file.
-    max_bytes
-        Largest number of bytes that the variables may take in memory, checked before they are read.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is not a readable netCDF file, is larger than `max_bytes`, or differs from its
-        checksums. Files from other programs, which have no checksums, are not verified.
+        If it is not a readable netCDF file, or differs from its checksums. Files from other
+        programs, which have no checksums, are not verified.
     """
     place = f"path={str(path)!r}"
-    with opened(Path(path), max_bytes) as lazy, reading(place):
+    with opened(Path(path)) as lazy, reading(place):
         dataset = lazy.load()
     stored = dataset.attrs.pop(ATTRIBUTE, None)
     if stored is not None:
@@ -129,12 +125,8 @@ def _check_numbers(data: xr.Dataset, place: str) -> None:
 
 
 @contextmanager
-def opened(path: Path, max_bytes: int, coordinates_only: bool = False) -> Iterator[xr.Dataset]:
-    """Open a netCDF file, of which only one-dimensional coordinates are read.
-
-    Raise ValueError if it is not readable, or declares more than `max_bytes` bytes; with
-    `coordinates_only`, in its one-dimensional arrays.
-    """
+def opened(path: Path) -> Iterator[xr.Dataset]:
+    """Open a netCDF file, of which nothing but coordinates is read yet."""
     place = f"path={str(path)!r}"
     if not path.exists():
         raise FileNotFoundError(f"{place}: there is no such file")
@@ -142,13 +134,6 @@ def opened(path: Path, max_bytes: int, coordinates_only: bool = False) -> Iterat
     with reading(place):
         if not path.is_file():
             raise ValueError("not a plain file")  # a pipe would wait for ever
-        declared = sum(
-            math.prod(shape) * size
-            for shape, size in _arrays(path)
-            if not coordinates_only or len(shape) == 1
-        )
-    check_declared(place, declared, max_bytes)
-    with reading(place):
         dataset = xr.open_dataset(path, engine="h5netcdf")
     with dataset:
         yield dataset
@@ -161,20 +146,6 @@ def reading(place: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise ValueError(f"{place}: not a netCDF file ({reason(error)})") from error
-
-
-def _arrays(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield the shapes that are read of the arrays of a file, and the bytes of an entry."""
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        for entry in file.values():
-            if isinstance(entry, h5py.Dataset) and entry.shape is not None:
-                # The library reads whole chunks.
-                yield (
-                    tuple(map(max, entry.shape, entry.chunks or entry.shape)),
-                    entry.dtype.itemsize,
-                )
 
 
 @extras()
