@@ -15,7 +15,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -60,7 +60,7 @@ class Passage:
     document: str
     first: int
     last: int
-    formulas: tuple[str, ...] = ()
+    formulas: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def at(cls, place: str, *formulas: str) -> Passage:
@@ -70,9 +70,13 @@ class Passage:
         return cls(document, int(first), int(last or first), formulas)
 
     @property
-    def lines(self) -> Passage:
-        """The passage without its formulas."""
-        return Passage(self.document, self.first, self.last)
+    def numbers(self) -> range:
+        """The numbers of the lines."""
+        return range(self.first, self.last + 1)
+
+    def of(self, text: Sequence[str]) -> Sequence[str]:
+        """Return these lines of a text."""
+        return text[self.first - 1 : self.last]
 
     def overlaps(self, other: Passage) -> bool:
         """Return whether the two have a line in common."""
@@ -166,9 +170,9 @@ def imprecise(part_that_holds: bool, part_that_fails: bool, witness: str = "") -
 def _all(verdict: Verdict, witness: str, facts: tuple[bool, ...]) -> Finding:
     if not facts:
         raise ValueError("facts=(): at least one computed fact is needed")
-    failures = [k + 1 for k, fact in enumerate(facts) if not fact]
-    if failures:
-        return Finding(Verdict.FALSE, f"fact {failures[0]} of {len(facts)} fails")
+    for k, fact in enumerate(facts, 1):
+        if not fact:
+            return Finding(Verdict.FALSE, f"fact {k} of {len(facts)} fails")
     return Finding(verdict, witness)
 
 
@@ -196,13 +200,6 @@ class Document:
     rows: tuple[Row, ...]
 
 
-def _numbers(text: str) -> Iterator[int]:
-    """Yield the numbers of ranges such as ``2 4-6``."""
-    for part in text.split():
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
-
-
 def _table(name: str) -> dict[str, Any]:
     return tomllib.loads((files("symbolic.claims") / f"{name}.toml").read_text(encoding="utf-8"))
 
@@ -210,7 +207,8 @@ def _table(name: str) -> dict[str, Any]:
 def _document(name: str) -> Document:
     table = _table(name)["document"]
     rows = tuple(Row(Passage.at(f"{name}:{lines}"), *rest) for lines, *rest in table["rows"])
-    blank = frozenset(_numbers(table["blank"]))
+    gaps = (Passage.at(f"{name}:{lines}") for lines in table["blank"].split())
+    blank = frozenset(n for gap in gaps for n in gap.numbers)
     return Document(name, table["title"], table["lines"], blank, table["digest"], rows)
 
 
@@ -236,12 +234,15 @@ def claims() -> tuple[Claim, ...]:
         and function.__module__ == module.__name__
         and not name.startswith("_")
     }
-    rows = [(name, key, row) for name in FILES for key, row in _table(name).items()]
-    rows = [x for x in rows if x[1] != "document"]
-    taken = Counter(_name(key) for _, key, _ in rows)
+    made = [
+        _claim(name, key, row, checks.get(_name(key)))
+        for name in FILES
+        for key, row in _table(name).items()
+        if key != "document"
+    ]
+    taken = Counter(_name(x.key) for x in made)
     wrong = [f"{name} is the key of {count} claims" for name, count in taken.items() if count > 1]
     wrong += [f"no claim has the check {name}" for name in checks.keys() - taken.keys()]
-    made = [_claim(name, key, row, checks.get(_name(key))) for name, key, row in rows]
     wrong += [
         f"{x.key} has no check"
         for x in made
@@ -249,8 +250,10 @@ def claims() -> tuple[Claim, ...]:
     ]
     if wrong:
         raise ValueError("; ".join(wrong))
-    notes = sorted((x for x in made if x.passages), key=lambda x: x.passages)
-    return (*notes, *(x for x in made if not x.passages))
+    return (
+        *sorted((x for x in made if x.passages), key=lambda x: x.passages),
+        *(x for x in made if not x.passages),
+    )
 
 
 def _name(key: str) -> str:
@@ -259,16 +262,12 @@ def _name(key: str) -> str:
 
 
 def _claim(name: str, key: str, row: Mapping[str, Any], check: Any) -> Claim:
-    given = {
-        "corrected": "instead", "corrected_latex": "instead_latex", "latex": "latex",
-        "why": "why", "witness": "witness", "test": "test", "method": "method",
-    }  # fmt: skip
-    words = {to: row[of] for to, of in given.items() if of in row}
-    passages = tuple(Passage.at(*place) for place in row.get("printed", ()))
-    source = row.get("source", name)
-    return Claim(
-        key, source, row["claim"], Verdict(row["verdict"]), check, passages=passages, **words
-    )
+    names = {"instead": "corrected", "instead_latex": "corrected_latex"}
+    words = {names.get(column, column): content for column, content in row.items()}
+    statement, verdict = words.pop("claim"), Verdict(words.pop("verdict"))
+    source, printed = words.pop("source", name), words.pop("printed", ())
+    passages = tuple(Passage.at(*place) for place in printed)
+    return Claim(key, source, statement, verdict, check, passages=passages, **words)
 
 
 def notes() -> tuple[Claim, ...]:
@@ -276,13 +275,9 @@ def notes() -> tuple[Claim, ...]:
     return tuple(x for x in claims() if x.passages)
 
 
-def _sources() -> Iterator[str]:
-    for name in FILES:
-        rows = [row for key, row in _table(name).items() if key != "document"]
-        yield from [name] if name in DOCUMENTS else (row.get("source", name) for row in rows)
-
-
-SOURCES = tuple(dict.fromkeys(_sources()))
+SOURCES = tuple(
+    dict.fromkeys(row.get("source", name) for name in FILES for row in _table(name).values())
+)
 """The names by which `select` knows the sources."""
 
 
@@ -297,7 +292,7 @@ def select(source: str) -> tuple[Claim, ...]:
     if source not in DOCUMENTS and source in SOURCES:
         return tuple(x for x in claims() if x.source == source and not x.passages)
     here = lines_of(source)
-    return tuple(claim for claim in notes() if any(map(here.overlaps, claim.passages)))
+    return tuple(x for x in notes() if any(map(here.overlaps, x.passages)))
 
 
 def lines_of(source: str) -> Passage:
@@ -308,19 +303,18 @@ def lines_of(source: str) -> Passage:
     ValueError
         If there is no such document or line.
     """
-    name, _, lines = source.partition(":")
-    name = name.zfill(3) if name.isdecimal() else name
-    if name not in DOCUMENTS:
+    match = re.fullmatch(r"(\d+)(?::(\d+)(?:-(\d+))?)?", source)
+    name = match[1].zfill(3) if match else ""
+    if match is None or name not in DOCUMENTS:
         raise ValueError(
             f"source must be one of {', '.join(SOURCES)}, or lines of the notes such as 003:95 "
             f"or 004:96-104; got {source!r}"
         )
     size = DOCUMENTS[name].lines
-    first, dash, last = (lines or f"1-{size}").partition("-")
-    numbers = [int(n) for n in (first, last if dash else first) if n.isdecimal()]
-    if len(numbers) < 2 or not 1 <= numbers[0] <= numbers[1] <= size:
+    first, last = int(match[2] or 1), int(match[3] or match[2] or size)
+    if not 1 <= first <= last <= size:
         raise ValueError(f"source must name lines from 1 to {size} of {name}; got {source!r}")
-    return Passage(name, numbers[0], numbers[1])
+    return Passage(name, first, last)
 
 
 @dataclass(frozen=True)
@@ -357,11 +351,9 @@ def judge_all(claims: Sequence[Claim]) -> Iterator[Entry]:
 
 def problems(claims: Sequence[Claim]) -> list[str]:
     """Return what is incomplete: lines in no row or several, rows without their claim."""
-    result, judged = [], {x.lines for claim in claims for x in claim.passages}
+    result, judged = [], {x for claim in claims for x in claim.passages}
     for document in DOCUMENTS.values():
-        covered = Counter(
-            n for row in document.rows for n in range(row.passage.first, row.passage.last + 1)
-        )
+        covered = Counter(n for row in document.rows for n in row.passage.numbers)
         for line in range(1, document.lines + 1):
             if covered[line] == 0 and line not in document.blank:
                 result.append(f"{document.name}:{line}: in no row of the table")
@@ -405,16 +397,16 @@ def problems_with_documents(claims: Sequence[Claim], folder: Path) -> list[str]:
         if blank != document.blank:
             result.append(f"{document.name}: other lines are blank")
         for row in document.rows:
-            text = lines[row.passage.first - 1 : row.passage.last]
-            if digest(text) != row.digest:
-                result.append(f"{row.passage}: the digest of these lines is {digest(text)}")
+            found = digest(row.passage.of(lines))
+            if found != row.digest:
+                result.append(f"{row.passage}: the digest of these lines is {found}")
         result += [
             f"{claim.key}: {formula} is not printed at {passage}"
             for claim in claims
             for passage in claim.passages
             if passage.document == document.name
             for formula in passage.formulas
-            if _bare(formula) not in _bare("".join(lines[passage.first - 1 : passage.last]))
+            if _bare(formula) not in _bare("".join(passage.of(lines)))
         ]
     return result
 

@@ -94,14 +94,13 @@ def _escaped(text: str) -> str:
 
 def judging(row: Row) -> list[Claim]:
     """Return the claims that judge the lines of a row."""
-    return [x for x in notes() if row.passage in (p.lines for p in x.passages)]
+    return [claim for claim in notes() if row.passage in claim.passages]
 
 
-def _rows() -> Iterator[tuple[Row, list[str]]]:
-    """Yield all rows of the notes, with the keys of their claims."""
-    for document in DOCUMENTS.values():
-        for row in document.rows:
-            yield row, [x.key for x in judging(row)]
+def _rows() -> list[tuple[Row, list[str]]]:
+    """Return all rows of the notes, with the keys of their claims."""
+    rows = [row for document in DOCUMENTS.values() for row in document.rows]
+    return [(row, [claim.key for claim in judging(row)]) for row in rows]
 
 
 def table(verdicts: Mapping[str, Verdict]) -> Iterator[str]:

@@ -95,9 +95,8 @@ def is_divergence(integrand: Expr, functions: Sequence[AppliedUndef], x: Sequenc
     return all(expand(equation.lhs.doit()) == 0 for equation in equations if equation != True)  # noqa: E712
 
 
-def in_all_dimensions(names: str, holds: Callable[..., bool]) -> list[bool]:
-    """Return whether a statement on the coordinates and functions of these names holds in each."""
-    return [holds(x, *fields(names, x)) for x in map(coordinates, DIMENSIONS)]
+SPACES = [(x, *fields("p psi phi", x)) for x in map(coordinates, DIMENSIONS)]
+"""Coordinates and three undetermined functions of them, for one, two and three dimensions."""
 
 
 # Claims on the continuity equation: what it says of tokens, and what a divergence means.
@@ -111,8 +110,8 @@ def follows_the_flow(sign: int, dimension: int) -> bool:
     That is d/dt int f p = int <grad f, b> p for every f, and, along a particle, (p J)' = 0 for the
     factor J of volumes, which has J' = J div b.
     """
-    x = coordinates(dimension)
-    (p, f), b = fields("p f", x), vector_field("b", x)
+    x, p, f, _ = SPACES[dimension - 1]
+    b = vector_field("b", x)
     change = sign * divergence(scaled(p, b), x)
     weak = is_divergence(f * change - p * inner(gradient(f, x), b), [f], x)
     along = change + inner(gradient(p, x), b) + p * divergence(b, x)
@@ -121,8 +120,8 @@ def follows_the_flow(sign: int, dimension: int) -> bool:
 
 def defect_of_a_token(dimension: int) -> Expr:
     """Return the rate of f(x_i(t)) minus <grad f, X> there, for a token with x_i' = X(t, x_i)."""
-    x = coordinates(dimension)
-    f, velocity = Function("f")(*x), [Function(f"X_{k}")(TIME, *x) for k in range(dimension)]
+    x, _, f, _ = SPACES[dimension - 1]
+    velocity = [Function(f"X_{k}")(TIME, *x) for k in range(dimension)]
     path = [Function(f"y_{k}")(TIME) for k in range(dimension)]
     here = dict(zip(x, path, strict=True))
     moved = {diff(y, TIME): v.subs(here) for y, v in zip(path, velocity, strict=True)}
@@ -284,11 +283,8 @@ def orthogonal(dimension: int) -> bool:
 
     A flux p w of divergence zero is that of a skew matrix, in three dimensions the curl of a field.
     """
-    x = coordinates(dimension)
-    (phi,) = fields("phi", x)
-    above = Matrix(
-        dimension, dimension, lambda i, j: Function(f"a_{i}{j}")(*x) if i < j else Integer(0)
-    )
+    x, _, _, phi = SPACES[dimension - 1]
+    above = Matrix(dimension, dimension, lambda i, j: Function(f"a_{i}{j}")(*x) if i < j else 0)
     flux = [divergence((above - above.T).row(i), x) for i in range(dimension)]
     along = inner(gradient(phi, x), flux)
     return expand(divergence(flux, x)) == 0 and is_divergence(along, [phi], x)
@@ -325,10 +321,11 @@ def wasserstein_length() -> Finding:
 
 
 def wasserstein_norm() -> Finding:
-    def has_one_solution(x: Sequence[Symbol], p: Expr, delta: AppliedUndef) -> bool:
-        return is_divergence(by_parts(delta, delta, p, x), [delta], x)
-
-    return proven(*in_all_dimensions("p delta", has_one_solution), orthogonal(2), orthogonal(3))
+    return proven(
+        *[is_divergence(by_parts(psi, psi, p, x), [psi], x) for x, p, psi, _ in SPACES],
+        orthogonal(2),
+        orthogonal(3),
+    )
 
 
 # Claims on optimal transport: maps, couplings, distances, the theorem of Brenier.
@@ -477,8 +474,7 @@ def gradient_by_inner_product() -> Finding:
 
 def is_l2_gradient(density: Callable[..., Expr], candidate: Expr, dimension: int) -> bool:
     """Return whether int density(p, grad p) changes by int candidate * eta along every eta."""
-    x, step = coordinates(dimension), Symbol("step")
-    p, eta = fields("p eta", x)
+    (x, p, eta, _), step = SPACES[dimension - 1], Symbol("step")
     moved = density(p + step * eta, gradient(p + step * eta, x))
     rate = diff(moved, step).subs(step, 0).doit()
     return is_divergence(rate - candidate * eta, [eta], x)
@@ -486,12 +482,12 @@ def is_l2_gradient(density: Callable[..., Expr], candidate: Expr, dimension: int
 
 def l2_gradient() -> Finding:
     facts = []
-    for dimension in DIMENSIONS:
-        x = coordinates(dimension)
-        (p,) = fields("p", x)
-        dirichlet, laplacian = lambda _q, slope: inner(slope, slope) / 2, inflow(Integer(1), p, x)
-        facts.append(is_l2_gradient(lambda q, _slope: q**3, 3 * p**2, dimension))
-        facts.append(is_l2_gradient(dirichlet, -laplacian, dimension))
+    for x, p, *_ in SPACES:
+        laplacian = inflow(Integer(1), p, x)
+        facts += [
+            is_l2_gradient(lambda q, _slope: q**3, 3 * p**2, len(x)),
+            is_l2_gradient(lambda _q, slope: inner(slope, slope) / 2, -laplacian, len(x)),
+        ]
     values, changes = Matrix(symbols("p_1:4")), Matrix(symbols("eta_1:4"))
     kernel, step = _symmetric(3, "k"), Symbol("step")
     moved = values + step * changes
@@ -500,11 +496,11 @@ def l2_gradient() -> Finding:
 
 
 def wasserstein_inner_product() -> Finding:
-    def depends_on_changes(x: Sequence[Symbol], p: Expr, *phi: AppliedUndef) -> bool:
-        by_both = all(is_divergence(by_parts(*phi, p, x), [function], x) for function in phi)
-        return by_both and is_divergence(inflow(p, phi[1], x), [phi[1]], x)
-
-    return proven(*in_all_dimensions("p phi_1 phi_2", depends_on_changes))
+    facts = []
+    for x, p, *phi in SPACES:
+        facts += [is_divergence(by_parts(*phi, p, x), [function], x) for function in phi]
+        facts.append(is_divergence(inflow(p, phi[1], x), [phi[1]], x))
+    return proven(*facts)
 
 
 def has_gradient(sign: int, dimension: int) -> bool:
@@ -512,8 +508,7 @@ def has_gradient(sign: int, dimension: int) -> bool:
 
     The potential of h in h = -div(p grad phi) is -sign psi, and eta = -div(p grad phi).
     """
-    x = coordinates(dimension)
-    p, psi, phi = fields("p psi phi", x)
+    x, p, psi, phi = SPACES[dimension - 1]
     pairing = p * inner(gradient(-sign * psi, x), gradient(phi, x))
     return is_divergence(-psi * inflow(p, phi, x) - pairing, [phi], x)
 
@@ -533,8 +528,8 @@ def is_gradient(
 
     Mass moved with velocity xi changes p by -div(p xi), and f at the rate int p <grad g, xi>.
     """
-    x, mass = coordinates(dimension), Symbol("mass")
-    (p,), velocity = fields("p", x), vector_field("xi", x)
+    (x, p, *_), mass = SPACES[dimension - 1], Symbol("mass")
+    velocity = vector_field("xi", x)
     slope = diff(density(mass, x), mass).subs(mass, p).doit()
     rate = slope * -divergence(scaled(p, velocity), x)
     return is_divergence(rate - p * inner(gradient(candidate(p, x), x), velocity), velocity, x)
@@ -550,8 +545,7 @@ def _internal_derivative(mass: Expr, _x: tuple[Symbol, ...], order: int = 1) -> 
 
 
 def wasserstein_internal_energy() -> Finding:
-    x = coordinates(3)
-    (p,) = fields("p", x)
+    x, p, *_ = SPACES[2]
     second = scaled(_internal_derivative(p, x, order=2), gradient(p, x))
     slopes = zip(gradient(_internal_derivative(p, x), x), second, strict=True)
     return proven(
@@ -595,8 +589,7 @@ def wasserstein_potential_energy() -> Finding:
 
 def moves_the_density(sign: int, dimension: int) -> bool:
     """Return whether particles with x' = sign grad psi have a density with p' = div(p grad psi)."""
-    x = coordinates(dimension)
-    p, psi = fields("p psi", x)
+    x, p, psi, _ = SPACES[dimension - 1]
     outflow = divergence(scaled(p, scaled(sign, gradient(psi, x))), x)
     return expand((inflow(p, psi, x) + outflow).doit()) == 0
 
@@ -611,20 +604,15 @@ def wasserstein_flow_particles() -> Finding:
 
 
 def wasserstein_flow_stability() -> Finding:
-    def decays(x: Sequence[Symbol], p: AppliedUndef, psi: Expr) -> bool:
-        return is_divergence(by_parts(psi, psi, p, x), [p], x)
-
     paths = [start * exp(T) for start in symbols("x y", real=True)]
     apart, value = (paths[0] - paths[1]) ** 2, -sum(path**2 for path in paths) / 4
     return imprecise(
         part_that_holds=expand(diff(value, T) + sum(path**2 for path in paths) / 2) == 0
-        and all(in_all_dimensions("p psi", decays)),
+        and all(is_divergence(by_parts(psi, psi, p, x), [p], x) for x, p, psi, _ in SPACES),
         part_that_fails=all(expand(diff(path, T) - path) == 0 for path in paths)
         and expand(diff(apart, T) - 2 * apart) == 0,
     )
 
 
 def wasserstein_flow_mass() -> Finding:
-    return proven(
-        *in_all_dimensions("p psi", lambda x, p, psi: is_divergence(inflow(p, psi, x), [p, psi], x))
-    )
+    return proven(*[is_divergence(inflow(p, psi, x), [p, psi], x) for x, p, psi, _ in SPACES])
