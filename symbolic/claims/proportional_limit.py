@@ -230,8 +230,7 @@ def softmax_first_derivatives() -> Finding:
     )
 
 
-def softmax_jacobian_at_zero() -> Finding:
-    return softmax_first_derivatives()
+softmax_jacobian_at_zero = softmax_first_derivatives
 
 
 def softmax_hessian_first_term() -> Finding:
@@ -290,8 +289,9 @@ def factor_equation_holds(m: int) -> bool:
     dF = F [ sqrt(k)/2 dZ_1 + gamma^2/(tau_0 m) dZ_2 (F^T C F) ] + [ -k(m+1)/8
     + gamma^2 (1 - gamma^2) |P|^2 / (2 tau_0^2 m^2) ] F dt + gamma^2/(2 m tau_0^2) q (s^T F) dt.
     """
-    ring = PolyRing([GAMMA, 1 / TAU, Symbol("sqrt_k"), *symbols(f"F_1:{m * m + 1}")], QQ)
-    gamma, cold, root, *entries = ring.gens
+    ring = PolyRing([GAMMA, 1 / TAU, *symbols(f"F_1:{m * m + 1}")], QQ)
+    gamma, cold, *entries = ring.gens
+    rate, pairs = gamma**2 * (2 - gamma**2), vech_pairs(m)
 
     def matrix(rows: int, columns: int, entry: Callable[[int, int], Any]) -> DomainMatrix:
         lists = [[ring(0) + entry(a, b) for b in range(columns)] for a in range(rows)]
@@ -308,21 +308,24 @@ def factor_equation_holds(m: int) -> bool:
     trace = sum((p[a, a].element for a in range(m)), ring.zero)
     s = matrix(1, m, lambda _, a: p[a, a].element - trace * QQ(1, m))
     q = matrix(m, 1, lambda a, _: v[a, a].element)
-    inner = (f.transpose() * centring * f).scalarmul(gamma**2 * cold * QQ(1, m))
-    pairs = vech_pairs(m)
+    # Variances and directions of independent noises. Z_1 is symmetric, with variance 1 off and 2 on
+    # the diagonal.
     noises = [
-        f * matrix(m, m, lambda *at, e=e: int(at == e)) * inner for e in product(range(m), repeat=2)
+        (rate * QQ(1 + (a == b), 4), f * matrix(m, m, lambda *at, e={(a, b), (b, a)}: int(at in e)))
+        for a, b in pairs
+    ] + [
+        (
+            gamma**4 * cold**2 * QQ(1, m**2),
+            f * matrix(m, m, lambda *at, e=e: int(at == e)) * f.transpose() * centring * f,
+        )
+        for e in product(range(m), repeat=2)
     ]
-    for e in pairs:
-        # Z_1 is symmetric with variance 1 off and 2 on the diagonal.
-        unit = matrix(m, m, lambda *at, e=e: int(at in (e, e[::-1])))
-        noises += [(f * unit).scalarmul(root * QQ(1, 2))] * (2 if e[0] == e[1] else 1)
-    rate = gamma**2 * (1 - gamma**2) * norm * cold**2 * QQ(1, 2 * m**2) - root**2 * QQ(m + 1, 8)
-    moved = f.scalarmul(rate) + (q * s * f).scalarmul(gamma**2 * cold**2 * QQ(1, 2 * m))
+    speed = gamma**2 * (1 - gamma**2) * norm * cold**2 * QQ(1, 2 * m**2) - rate * QQ(m + 1, 8)
+    moved = f.scalarmul(speed) + (q * s * f).scalarmul(gamma**2 * cold**2 * QQ(1, 2 * m))
     drift = with_transpose(moved * f.transpose())
-    for noise in noises:
-        drift += noise * noise.transpose()
-    changes = [with_transpose(noise * f.transpose()).to_list() for noise in noises]
+    for variance, noise in noises:
+        drift += (noise * noise.transpose()).scalarmul(variance)
+    changes = [(x, with_transpose(noise * f.transpose()).to_list()) for x, noise in noises]
     limit = derive(ShapedAttention(), m)
     names = {limit.algebra.v_expressions[a, b]: v[a, b].element for a, b in pairs}
     names |= {GAMMA: gamma, 1 / TAU: cold}
@@ -331,30 +334,18 @@ def factor_equation_holds(m: int) -> bool:
     def agrees(ours: Any, derived: Any) -> bool:
         for powers, c in derived.items():
             ours -= prod([g**e for g, e in zip(images, powers, strict=False)], start=ring.one) * c
-        return not _without_root(ours, ring)
+        return not ours
 
     return all(
         agrees(drift[a, b].element, limit.drift_polynomials[a, b].element) for a, b in pairs
     ) and all(
         agrees(
-            sum((change[a][b] * change[c][d] for change in changes), ring.zero),
+            sum((x * change[a][b] * change[c][d] for x, change in changes), ring.zero),
             limit.diffusion_polynomials[i, j].element,
         )
         for i, (a, b) in enumerate(pairs)
         for j, (c, d) in enumerate(pairs[: i + 1])
     )
-
-
-def _without_root(polynomial: Any, ring: PolyRing) -> Any:
-    """Replace sqrt(k)^2 by k = gamma^2 (2 - gamma^2); odd powers must cancel."""
-    square = ring.gens[0] ** 2 * (2 - ring.gens[0] ** 2)
-    total = ring.zero
-    for powers, coefficient in polynomial.items():
-        if powers[2] % 2:
-            return polynomial
-        rest = ring.from_dict({(*powers[:2], 0, *powers[3:]): coefficient})
-        total += rest * square ** (powers[2] // 2)
-    return total
 
 
 # Heads written out: a block with the fields of every head, for the claim on H heads.

@@ -517,8 +517,7 @@ def wasserstein_gradient() -> Finding:
     return proven(*[has_gradient(-1, dimension) for dimension in DIMENSIONS])
 
 
-def wasserstein_gradient_derivation() -> Finding:
-    return wasserstein_gradient()
+wasserstein_gradient_derivation = wasserstein_gradient
 
 
 def is_gradient(
