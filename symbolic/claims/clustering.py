@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 
 from sympy import (
@@ -17,7 +17,6 @@ from sympy import (
     exp,
     expand,
     eye,
-    factor,
     limit,
     log,
     nsolve,
@@ -53,7 +52,6 @@ C = Symbol("c", real=True)
 S, AB, AA, BB = symbols("s ab aa bb", real=True)
 """<a, y> + <x, b>, <a, b>, |a|^2 and |b|^2, for tokens x and y with velocities a and b."""
 DIMENSION, ANGLE = symbols("d a", positive=True)
-MASSES = symbols("a b", positive=True)
 MORE = Symbol("n", positive=True)
 """One less than the number of tokens."""
 AT_LEAST_3 = 3 + Symbol("k", nonnegative=True)
@@ -67,23 +65,19 @@ def curvature_of_a_pair() -> Expr:
     return expand(diff(exp(BETA * cosine) / BETA, t, 2).subs(t, 0))
 
 
-def mean_curvature() -> Expr:
-    """Return its mean for a = P_x g and b = P_y g, one standard Gaussian vector g.
+def every_point_has_a_way_up(dimension: Expr) -> bool:
+    """Return whether the mean curvature is positive for every cosine from -1 to 1.
 
-    <a, y> + <x, b> = (1 - c) <g, x + y>, <a, b> = |g|^2 - <g, x>^2 - <g, y>^2 + c <g, x> <g, y>.
+    It is that for a = P_x g and b = P_y g, one standard Gaussian vector g, so that
+    s = (1 - c) <g, x + y> and <a, b> = |g|^2 - <g, x>^2 - <g, y>^2 + c <g, x> <g, y>.
     """
     square = (1 - C) ** 2 * (2 + 2 * C)
     means = {S**2: square, AB: DIMENSION - 2 + C**2, AA: DIMENSION - 1, BB: DIMENSION - 1}
-    return factor(curvature_of_a_pair().subs(means))
-
-
-def every_point_has_a_way_up(dimension: Expr) -> bool:
-    """Return whether the mean second derivative is positive for every cosine from -1 to 1."""
     bracket = BETA * (1 - C) * (1 + C) + DIMENSION - 2 - C
+    stated = 2 * exp(BETA * C) * (1 - C) * bracket
     s, r = Symbol("s", positive=True), Symbol("r", nonnegative=True)  # 1 - c and 1 + c
     terms = BETA * s * r + dimension - 3 + s
-    same = vanishes(mean_curvature() - 2 * exp(BETA * C) * (1 - C) * bracket)
-    return bool(same and terms.is_positive)
+    return bool(expand(curvature_of_a_pair().subs(means) - stated) == 0 and terms.is_positive)
 
 
 def curvature_of_one_token() -> Expr:
@@ -91,12 +85,6 @@ def curvature_of_one_token() -> Expr:
     # The sum over an orthonormal basis of <a, y>^2 is 1 - c^2, of |a|^2 it is d - 1; b = 0.
     sums = {S**2: 1 - C**2, AB: 0, AA: DIMENSION - 1, BB: 0}
     return expand(curvature_of_a_pair().subs(sums))
-
-
-def curvature_on_the_circle() -> Expr:
-    """Return the second derivative of exp(beta cos a) / beta by the angle, over exp(beta cos a)."""
-    kernel = exp(BETA * cos(ANGLE))
-    return expand(cancel(diff(kernel / BETA, ANGLE, 2) / kernel))
 
 
 # Claims on convergence to one cluster, from almost every start, for Q = K = V = I.
@@ -133,14 +121,9 @@ def one_cluster_at_beta_zero() -> Finding:
     )
 
 
-def projected_mean(i: int) -> Matrix:
-    """Return the velocity of token i at beta = 0, for tokens at 0, 90 and 180 degrees."""
-    tokens = [Matrix(place) for place in ([1, 0], [0, 1], [-1, 0])]
-    return projected(tokens[i], sum(tokens, zeros(2, 1)) / 3)
-
-
 def index_of_the_token() -> Finding:
-    speeds = [projected_mean(i) for i in range(3)]
+    tokens = [Matrix(place) for place in ([1, 0], [0, 1], [-1, 0])]
+    speeds = [projected(x, sum(tokens, zeros(2, 1)) / 3) for x in tokens]
     return imprecise(
         part_that_holds=speeds[0] == Matrix([0, Rational(1, 3)]),
         part_that_fails=speeds[1] != speeds[0],
@@ -168,13 +151,13 @@ def one_cluster_at_small_beta() -> Finding:
 def one_cluster_at_large_beta() -> Finding:
     # The curvature in u = cos a is concave, -1 at 1 and 1 at -1: positive from -1 to its root.
     u, z, count = Symbol("u", real=True), *symbols("z n", positive=True)
-    quadratic = BETA * (1 - u**2) - u
+    quadratic, kernel = BETA * (1 - u**2) - u, exp(BETA * cos(ANGLE))
     # With z = a^2, (sin a / a)^2 - cos a is at least z/6 - z^2/72 for a <= pi/2, since
     # sin a >= a - a^3/6 >= 0 and cos a <= 1 - z/2 + z^2/24.
     below = (1 - z / 6) ** 2 - (1 - z / 2 + z**2 / 24)
     least = count**2 / pi**2 - ((count - 1) / pi) ** 2
     return proven(
-        simplify(curvature_on_the_circle() - quadratic.subs(u, cos(ANGLE))) == 0,
+        simplify(diff(kernel / BETA, ANGLE, 2) / kernel - quadratic.subs(u, cos(ANGLE))) == 0,
         bool(diff(quadratic, u, 2).is_negative),
         quadratic.subs(u, 1) == -1,
         quadratic.subs(u, -1) == 1,
@@ -190,7 +173,7 @@ def one_cluster_in_three_dimensions() -> Finding:
     g, x, y = (Matrix(symbols(f"{name}_1:4")) for name in "gxy")
     gx, gy, xy = g.dot(x), g.dot(y), x.dot(y)
     a, b = projected(x, g), projected(y, g)
-    # The two sums in `mean_curvature`.
+    # The two sums in `every_point_has_a_way_up`.
     first = a.dot(y) + x.dot(b) - (1 - xy) * (gx + gy)
     second = a.dot(b) - (g.dot(g) - gx**2 - gy**2 + xy * gx * gy)
     place = Matrix([3, 4, 0]) / 5
@@ -201,32 +184,16 @@ def one_cluster_in_three_dimensions() -> Finding:
     )
 
 
-def lojasiewicz_ratio(place: Expr) -> Expr:
-    """Return the limit of E'(a)^2 / (E(place) - E(a)) at a critical angle of two tokens."""
-    energy, step = exp(BETA * cos(ANGLE)) / BETA, Symbol("h", positive=True)
-    ratio = diff(energy, ANGLE) ** 2 / (energy.subs(ANGLE, place) - energy)
-    return simplify(limit(ratio.subs(ANGLE, place + step), step, 0))
-
-
 def lojasiewicz() -> Finding:
-    return tested(
-        simplify(lojasiewicz_ratio(Integer(0)) - 2 * exp(BETA)) == 0,
-        simplify(lojasiewicz_ratio(pi) + 2 * exp(-BETA)) == 0,
-    )
+    energy, step = exp(BETA * cos(ANGLE)) / BETA, Symbol("h", positive=True)
+    ratios = []
+    for place in (Integer(0), pi):
+        ratio = diff(energy, ANGLE) ** 2 / (energy.subs(ANGLE, place) - energy)
+        ratios.append(simplify(limit(ratio.subs(ANGLE, place + step), step, 0)))
+    return tested(ratios == [2 * exp(BETA), -2 * exp(-BETA)])
 
 
 # Claims on how fast tokens reach one cluster, and whether they do in finite time.
-
-CLUSTER = Matrix([0, 0, 1])
-"""A token on the sphere; a rotation carries any other to it."""
-
-
-def velocity(x: Matrix, other: Matrix, unnormalised: bool) -> Matrix:
-    """Return the velocity of a token x among one other and N - 2 at the cluster."""
-    places = ((x, 1), (other, 1), (CLUSTER, COUNT - 2))
-    weights = [number * exp(BETA * x.dot(place)) for place, number in places]
-    pull = sum((w * place for w, (place, _) in zip(weights, places, strict=True)), zeros(3, 1))
-    return projected(x, pull / (COUNT if unnormalised else sum(weights)))
 
 
 def linear_rate(unnormalised: bool) -> Expr:
@@ -235,9 +202,13 @@ def linear_rate(unnormalised: bool) -> Expr:
     The velocity of token i depends on y_j by k/N, and on y_i by k/N - k, times the identity on the
     tangent plane; so differences decay as e^(-k t).
     """
-    tangents = symbols("y_1:3"), symbols("z_1:3")
-    places = (CLUSTER + Matrix([*tangent, 0]) for tangent in tangents)
-    field = velocity(*places, unnormalised)[:2, :]
+    cluster, tangents = Matrix([0, 0, 1]), (symbols("y_1:3"), symbols("z_1:3"))
+    # A token, one other, and N - 2 at the cluster.
+    x, other = (cluster + Matrix([*tangent, 0]) for tangent in tangents)
+    places = ((x, 1), (other, 1), (cluster, COUNT - 2))
+    weights = [number * exp(BETA * x.dot(place)) for place, number in places]
+    pull = sum((w * place for w, (place, _) in zip(weights, places, strict=True)), zeros(3, 1))
+    field = projected(x, pull / (COUNT if unnormalised else sum(weights)))[:2, :]
     here = dict.fromkeys((*tangents[0], *tangents[1]), 0)
     on_own, on_other = (field.jacobian(y).subs(here).applyfunc(cancel) for y in tangents)
     rate = cancel(COUNT * on_other[0, 0])
@@ -256,16 +227,6 @@ def rate_of_convergence() -> Finding:
     )
 
 
-def derivatives_on_a_circle(kernel: Expr, gap: Expr, along: Expr) -> tuple[Expr, Expr]:
-    """Return two derivatives of exp(beta <x, y>) along the great circle x cos t + v sin t at t = 0.
-
-    <x, y> = 1 - gap, <v, y> = along, and the value at t = 0 is `kernel`.
-    """
-    t = Symbol("t", real=True)
-    change = exp(BETA * ((1 - gap) * cos(t) + along * sin(t) - (1 - gap)))
-    return kernel * diff(change, t).subs(t, 0), kernel * diff(change, t, 2).subs(t, 0)
-
-
 def excess_of_the_slope(unnormalised: bool) -> tuple[Expr, Expr]:
     """Return <D X v, v> plus 1 (SA) or plus the mean kernel (USA), and a sum of terms >= 0.
 
@@ -274,16 +235,18 @@ def excess_of_the_slope(unnormalised: bool) -> tuple[Expr, Expr]:
     y_j with any weights.
     """
     gaps, along = symbols("u_1:4", nonnegative=True), symbols("s_1:4", real=True)
-    kernels = symbols("k_1:4", positive=True)
+    kernels, t = symbols("k_1:4", positive=True), Symbol("t", real=True)
     places = list(zip(kernels, gaps, along, strict=True))
-    first, second = map(sum, zip(*(derivatives_on_a_circle(*p) for p in places), strict=True))
+    # <x, y> = 1 - u and <v, y> = s on the great circle x cos t + v sin t.
+    moved = sum(k * exp(BETA * ((1 - u) * (cos(t) - 1) + s * sin(t))) for k, u, s in places)
     total = sum(kernels)
     if unnormalised:
         # In the average over the places e^beta is at least each kernel e^(beta (1 - u)).
-        return second / BETA + total, sum(k * (BETA * s**2 + u) for k, u, s in places)
+        slope = diff(moved / BETA, t, 2).subs(t, 0) + total
+        return slope, sum(k * (BETA * s**2 + u) for k, u, s in places)
     p = [k / total for k in kernels]
     spread = sum(p[i] * p[j] * (along[i] - along[j]) ** 2 for i, j in ((0, 1), (0, 2), (1, 2)))
-    slope = (second / total - (first / total) ** 2) / BETA + 1
+    slope = diff(log(moved) / BETA, t, 2).subs(t, 0) + 1
     return slope, BETA * spread + sum(a * u for a, u in zip(p, gaps, strict=True))
 
 
@@ -301,42 +264,32 @@ def collapse_in_finite_time() -> Finding:
 # Claims on the long run: clusters, how long they last, and at what pace they form.
 
 
-def two_clusters(first: Expr, second: Expr, sign: int = 1) -> Expr:
-    """Return g' of the cosine of two clusters with these masses, SA with V = sign Id.
+PULL, OWN, (A, B) = exp(BETA * COSINE), exp(BETA), symbols("a b", positive=True)
+CLOSING = B * PULL / (A * OWN + B * PULL) + A * PULL / (B * OWN + A * PULL)
+"""g' / (1 - g^2) of the cosine of two clusters of masses a and b, SA with V = Id.
 
-    x' = P_x y multiplied by b e^(beta g) / Z_x, and <P_x y, y> = 1 - g^2; the same for y.
-    """
-    pull, own = exp(BETA * COSINE), exp(BETA)
-    speed = second * pull / (first * own + second * pull)
-    return sign * (1 - COSINE**2) * (speed + first * pull / (second * own + first * pull))
-
-
-def _is_positive_inside(rate: Expr) -> bool:
-    """Return whether rate / (1 - g^2) is a sum of positive terms, for all masses and beta."""
-    return bool(cancel(rate / (1 - COSINE**2)).is_positive)
+x' = P_x y multiplied by b e^(beta g) / Z_x, and <P_x y, y> = 1 - g^2; the same for y.
+"""
 
 
 def clusters_in_the_long_run() -> Finding:
     place, turn = Matrix([3, 4]) / 5, Matrix([[0, -1], [1, 0]])
     first, second = angular_field((-ANGLE / 2, ANGLE / 2), normalised=True)
     return imprecise(
-        part_that_holds=_is_positive_inside(two_clusters(*MASSES))
+        part_that_holds=CLOSING.is_positive
         and bool(simplify((second - first) / sin(ANGLE)).is_negative),
-        part_that_fails=_is_positive_inside(-two_clusters(*MASSES, sign=-1))
-        and angular_field((Integer(0), pi), normalised=True) == [0, 0]
+        part_that_fails=angular_field((Integer(0), pi), normalised=True) == [0, 0]
         and projected(place, turn * place).norm() == 1,
     )
 
 
 def two_clusters_last() -> Finding:
-    """Check that two clusters merge, and that the speed is exponentially small in beta."""
-    rate, places = two_clusters(*MASSES), (Rational(-1, 2), Rational(0), Rational(1, 2))
-    scaled = (rate * exp(BETA * (1 - COSINE))).subs(zip(MASSES, (2, 1), strict=True))
+    scaled = (CLOSING * exp(BETA * (1 - COSINE))).subs({A: 2, B: 1})
+    places = Rational(-1, 2), Rational(0), Rational(1, 2)
     return imprecise(
-        part_that_holds=all(
-            limit(scaled.subs(COSINE, g), BETA, oo) == (1 - g**2) * Rational(5, 2) for g in places
-        ),
-        part_that_fails=_is_positive_inside(rate),
+        part_that_holds={limit(scaled.subs(COSINE, g), BETA, oo) for g in places}
+        == {Rational(5, 2)},
+        part_that_fails=CLOSING.is_positive,
     )
 
 
@@ -428,14 +381,9 @@ def repulsive_energy() -> Finding:
     )
 
 
-def at_distance(distance: Expr) -> Expr:
-    """Return twice the summand of F of two tokens at a distance."""
-    return exp(-(BETA / 2) * distance**2)
-
-
 def energy_explodes() -> Finding:
     distance = Symbol("r", positive=True)
-    term = at_distance(distance)
+    term = exp(-(BETA / 2) * distance**2)
     return refuted(
         claim_fails=limit(term, distance, 0) == 1 and diff(term, distance).is_negative,
         correction_holds=energy_of([0, 0, 0]) == Rational(9, 2)
@@ -452,15 +400,8 @@ def attraction_gathers() -> Finding:
     )
 
 
-def energy_by_cosines(cosines: Mapping[Expr, int], beta: int) -> Expr:
-    """Return the sum of exp(beta c) over pairs with these cosines and their numbers."""
-    return sum((count * exp(beta * c) for c, count in cosines.items()), Integer(0))
-
-
-def bipyramid() -> dict[Expr, int]:
-    """Return the cosines of two poles and a regular pentagon on the equator: least angle 72."""
-    fifth = 2 * pi / 5
-    return {Integer(-1): 1, Integer(0): 10, cos(fifth): 5, cos(2 * fifth): 5}
+BIPYRAMID = {Integer(-1): 1, Integer(0): 10, cos(2 * pi / 5): 5, cos(4 * pi / 5): 5}
+"""The cosines of two poles and a regular pentagon on the equator: least angle 72 degrees."""
 
 
 def widest_seven() -> dict[Expr, int]:
@@ -480,8 +421,11 @@ def widest_seven() -> dict[Expr, int]:
 def repulsion_balances_attraction() -> Finding:
     stability = cancel(diff(rate_of_the_cosine(unnormalised=False), COSINE))
     simplex = cancel(stability.subs(COSINE, -1 / (COUNT - 1))).subs(COUNT, MORE + 1)
-    triangle, layouts = energy_of([0, 4, 8]), (bipyramid(), widest_seven())
-    hot, cold = ([energy_by_cosines(layout, beta) for layout in layouts] for beta in (4, 40))
+    triangle, layouts = energy_of([0, 4, 8]), (BIPYRAMID, widest_seven())
+    hot, cold = (
+        [sum(count * exp(beta * c) for c, count in layout.items()) for layout in layouts]
+        for beta in (4, 40)
+    )
     return refuted(
         claim_fails=bool(simplex.is_positive) and cancel(stability.subs(COSINE, 1)) == -2,
         correction_holds=(triangle - (3 + 6 * exp(-3 * BETA / 2)) / 2).simplify() == 0
