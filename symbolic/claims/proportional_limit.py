@@ -14,7 +14,6 @@ from sympy import (
     KroneckerDelta,
     Matrix,
     Rational,
-    ShapeError,
     Symbol,
     acos,
     cancel,
@@ -137,20 +136,6 @@ def softmax_second_derivative() -> Finding:
     )
 
 
-def _has_shape(product: Callable[[], Matrix]) -> bool:
-    try:
-        product()
-    except ShapeError:
-        return False
-    return True
-
-
-def _slice(jacobian: Matrix, s: Matrix, k: int) -> Matrix:
-    """Return what is right: the formula with the column J e_k in place of J."""
-    column = jacobian[:, k]
-    return Matrix.diag(*column) - column * s.T - s * column.T
-
-
 def softmax_hessian_matrix_formula() -> Finding:
     z, s = _general_point(3)
     jacobian = _jacobian(s)
@@ -159,13 +144,17 @@ def softmax_hessian_matrix_formula() -> Finding:
     entrywise = Matrix.diag(*jacobian.diagonal()) - jacobian * Matrix.diag(*s)
     entrywise -= Matrix.diag(*s) * jacobian
     at_0 = [matrix.subs(dict.fromkeys(z, 0)) for matrix in (entrywise, *slices)]
+    right = [
+        Matrix.diag(*column) - column * s.T - s * column.T
+        for column in (jacobian[:, k] for k in range(3))
+    ]
     return refuted(
-        claim_fails=not _has_shape(lambda: jacobian * s.T)
-        and not _has_shape(lambda: s * jacobian.T)
+        claim_fails=jacobian.cols != s.T.rows
+        and s.cols != jacobian.T.rows
         and at_0[0] == ones(3, 3) * 2 / 27
         and at_0[0] not in at_0[1:],
         correction_holds=all(
-            (_slice(jacobian, s, k) - slices[k]).applyfunc(cancel).is_zero_matrix for k in range(3)
+            (a - b).applyfunc(cancel).is_zero_matrix for a, b in zip(right, slices, strict=True)
         ),
     )
 
@@ -188,30 +177,17 @@ def hessian_at_zero(same: Expr | int, first: Expr | int, second: Expr | int) -> 
     return first * second / M - (same + first + second) / M**2 + 2 / M**3
 
 
-def slice_at_zero(tokens: int, k: int) -> Matrix:
-    """Return slice k of the second derivatives at 0, in matrices."""
-    one = ones(tokens, 1)
-    column = eye(tokens)[:, k] / tokens - one / tokens**2
-    return Matrix.diag(*column) - (column * one.T + one * column.T) / tokens
-
-
 def softmax_at_zero_diagonal() -> Finding:
     return proven(
         values()[0].subs(AT_ZERO) == 1 / M, *[Matrix.diag(*at_zero(m)) == eye(m) / m for m in SIZES]
     )
 
 
-def printed_value(tokens: int) -> Matrix:
-    """Return what is printed for softmax(0)."""
-    return ones(tokens, tokens) / tokens
-
-
 def softmax_at_zero() -> Finding:
+    printed = {m: ones(m, m) / m for m in SIZES}
     return refuted(
         claim_fails=all(
-            at_zero(m).shape != printed_value(m).shape
-            and printed_value(m) * printed_value(m).T != ones(m, m) / m**2
-            for m in SIZES
+            at_zero(m).shape != a.shape and a * a.T != ones(m, m) / m**2 for m, a in printed.items()
         ),
         correction_holds=values()[0].subs(AT_ZERO) == 1 / M
         and all(
@@ -262,22 +238,22 @@ def softmax_hessian_at_zero() -> Finding:
         (0, 1, 1): -(M - 2) / M**3,
         (0, 1, 2): 2 / M**3,
     }
-    return proven(
-        *[
-            vanishes(other - value)
-            for (a, b, c), value in kinds.items()
-            for other in (
-                diff(s[a], Z[b], Z[c]).subs(AT_ZERO),
-                hessian_at_zero(int(b == c), int(a == b), int(a == c)),
-            )
-        ],
-        *[
-            slice_at_zero(m, c) == Matrix(differentiated_tensor(2, m)[:, :, c].tolist())
-            for m in (1, 2, 3, 4)
-            for c in range(m)
-        ],
-        expand(derivative_at_zero(i, j, k) - hessian_at_zero(*deltas)).simplify() == Integer(0),
-    )
+    facts = [
+        vanishes(other - value)
+        for (a, b, c), value in kinds.items()
+        for other in (
+            diff(s[a], Z[b], Z[c]).subs(AT_ZERO),
+            hessian_at_zero(int(b == c), int(a == b), int(a == c)),
+        )
+    ]
+    for m in (1, 2, 3, 4):
+        one, hessian = ones(m, 1), differentiated_tensor(2, m)
+        for c in range(m):
+            column = eye(m)[:, c] / m - one / m**2
+            outer = column * one.T + one * column.T
+            facts.append(Matrix.diag(*column) - outer / m == Matrix(hessian[:, :, c].tolist()))
+    cumulant = derivative_at_zero(i, j, k) - hessian_at_zero(*deltas)
+    return proven(*facts, expand(cumulant).simplify() == Integer(0))
 
 
 # The equation for a factor F of V = F F^T, checked by Ito's formula in polynomials of F.
@@ -479,14 +455,9 @@ def layer_times() -> Finding:
     )
 
 
-def time_of(layer: Expr) -> Expr:
-    """Return the time of a layer."""
-    return layer / N
-
-
 def layer_gaps() -> Finding:
     layer = Symbol("l", integer=True, nonnegative=True)
-    gap = expand(time_of(layer + 1) - time_of(layer))
+    gap = expand((layer + 1) / N - layer / N)
     return proven(gap == 1 / N, limit(gap, N, oo) == 0)
 
 
@@ -520,16 +491,12 @@ def updates_of_order_1_n() -> Finding:
     )
 
 
-def squares(update: Expr) -> Expr:
-    """Return the limit of the sum of the squares of T n updates of a size."""
-    return limit(T * N * update**2, N, oo)
-
-
 def update_size_allows_sde() -> Finding:
     size = Symbol("C", positive=True)
     mean, variance, _, fourth = one_token_cumulants(4)
+    squares = [limit(T * N * update**2, N, oo) for update in (size / N, size / sqrt(N))]
     return refuted(
-        claim_fails=squares(size / N) == 0 and squares(size / sqrt(N)) == T * size**2,
+        claim_fails=squares == [0, T * size**2],
         correction_holds=mean == 1
         and expand(T * N * variance - 4 * T * GAMMA**2 + 2 * T * GAMMA**4) == 0
         and limit(T * N * (fourth + 3 * variance**2), N, oo) == 0,
