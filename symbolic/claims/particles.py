@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 
 from sympy import (
     DiracDelta,
@@ -11,7 +11,6 @@ from sympy import (
     Function,
     Integer,
     Matrix,
-    ShapeError,
     Symbol,
     besseli,
     cos,
@@ -88,21 +87,14 @@ def velocity_by_weights(gram: Matrix, weights: Matrix, causal: bool = False) -> 
 
 def along(c: Matrix, p: Matrix) -> Matrix:
     """Return <x_i', x_j> for x_i' = sum_k p_ik P_i x_k."""
-
-    def entry(i: int, j: int) -> Expr:
-        return sum(p[i, k] * (c[k, j] - c[i, k] * c[i, j]) for k in range(c.rows))
-
-    return Matrix(*c.shape, entry)
+    n = c.rows
+    return Matrix(n, n, lambda i, j: sum(p[i, k] * (c[k, j] - c[i, k] * c[i, j]) for k in range(n)))
 
 
 def gram_flow() -> Finding:
-    cases = []
-    for count in (2, 3):
-        c, _ = gram_symbols(count)
-        p = Matrix(count, count, symbols(f"p_1:{count**2 + 1}"))
-        moved = along(c, p)
-        cases.append((moved + moved.T - velocity(c, p)).expand().is_zero_matrix)
-    return tested(*cases)
+    cases = [(gram_symbols(n)[0], Matrix(n, n, symbols(f"p_1:{n**2 + 1}"))) for n in (2, 3)]
+    defects = [along(*case) + along(*case).T - velocity(*case) for case in cases]
+    return tested(*[defect.expand().is_zero_matrix for defect in defects])
 
 
 COUNT = Symbol("N", positive=True)
@@ -200,10 +192,9 @@ def energy_rate(count: int, unnormalised: bool, value: int = 1) -> tuple[Expr, E
 
 
 def _gradient_of_the_energy() -> bool:
-    """Check N^2 dE/dx = sum_j exp(beta <x, x_j>) x_j, term by term in E.
+    """Check N^2 dE/dx = sum_j exp(beta <x, x_j>) x_j for any N, term by term.
 
-    E contains exp(beta <x, x_j>) twice for each other token and exp(beta |x|^2) once, over
-    2 beta N^2. The sum over the other tokens is linear, so this is the gradient for any N.
+    E has exp(beta <x, x_j>) twice for each other token, exp(beta |x|^2) once, over 2 beta N^2.
     """
     own = exp(BETA * X.dot(X))
     return gradient(KERNEL / BETA) == KERNEL * Y and gradient(own / (2 * BETA)) == own * X
@@ -396,22 +387,19 @@ def spherical_gradient() -> Finding:
 
 
 def sinkformer_removes_the_denominator() -> Finding:
-    """Scale the kernel of three tokens at 0, 90 and 180 degrees, beta = 1; then any N = 3."""
-    a, b = exp(1), exp(-1)
-    kernel = Matrix([[a, 1, b], [1, a, 1], [b, 1, a]])
+    # Three tokens at 0, 90 and 180 degrees, beta = 1; then any three.
+    kernel, one = Matrix(3, 3, lambda i, j: exp(1 - abs(i - j))), Matrix.ones(3, 1)
     u, v = symbols("u v")
-    ends, middle = nsolve(
-        [u * (a * u + v + b * u) - 1, v * (2 * u + a * v) - 1], (u, v), (0.5, 0.5)
-    )
-    scale, sums = Matrix.diag(ends, middle, ends), kernel * Matrix.ones(3, 1)
-    doubly, softmax = scale * kernel * scale, Matrix.diag(*sums).inv() * kernel
+    doubly = Matrix.diag(u, v, u) * kernel * Matrix.diag(u, v, u)
+    ends, middle = nsolve((doubly * one - one)[:2], (u, v), (0.5, 0.5))
+    totals, sums = (doubly * one).subs({u: ends, v: middle}), kernel * one
+    softmax = Matrix.diag(*sums).inv() * kernel
     s, masses = symbolic_covariance(3, "s"), Matrix.diag(*symbols("m_1:4"))
     symmetric = (Matrix.eye(3) + s * masses) * s - s * (Matrix.eye(3) + masses * s)
     return refuted(
         claim_fails=abs(float(sums[0] / 3) - 1) > 0.1
         and abs(float(sum(softmax.col(0))) - 1) > 0.01,
-        correction_holds=all(abs(float(total) - 1) < 1e-12 for total in doubly * Matrix.ones(3, 1))
-        and doubly.is_symmetric(simplify=False)
+        correction_holds=all(abs(float(total) - 1) < 1e-12 for total in totals)
         and symmetric.expand().is_zero_matrix
         and _potential_derivative(),
     )
@@ -454,10 +442,8 @@ def first_variation(kernel: Expr) -> Expr:
 def usa_is_the_gradient() -> Finding:
     a, b, w, self_a, self_b = symbols("a b w w_aa w_bb", positive=True)
     energy = (a**2 * self_a + b**2 * self_b + 2 * a * b * w) / (2 * BETA)
-    return proven(
-        vanishes(energy.diff(a) - first_variation(a * self_a + b * w)),
-        gradient(first_variation(KERNEL)) == KERNEL * Y,
-    )
+    by_mass = energy.diff(a) - first_variation(a * self_a + b * w)
+    return proven(vanishes(by_mass), gradient(first_variation(KERNEL)) == KERNEL * Y)
 
 
 # Claims on attention with V = Q^T K symmetric as a gradient in the metric weighted by Z.
@@ -616,23 +602,20 @@ def scaled_scores_variance() -> Finding:
 Shape = tuple[int, int]
 
 
-def _shape(product_of_matrices: Callable[[], Matrix]) -> Shape | None:
-    try:
-        return product_of_matrices().shape
-    except ShapeError:
-        return None
+def chained(*shapes: Shape) -> Shape | None:
+    """Return the shape of a product of matrices, None if it does not exist."""
+    fits = all(left[1] == right[0] for left, right in pairwise(shapes))
+    return (shapes[0][0], shapes[-1][1]) if fits else None
 
 
 def printed_shape(n: int, d: int, size: int) -> Shape | None:
-    """Return the shape of softmax(Q x^T (K x)) V x with Q, K, V of shape n x l, None if none."""
-    x, q = Matrix.zeros(n, d), Matrix.zeros(n, size)
-    return _shape(lambda: q * x.T * (q * x) * (q * x))
+    """Return the shape of softmax(Q x^T (K x)) V x with Q, K, V of shape n x l."""
+    return chained((n, size), (d, n), (n, size), (n, d), (n, size), (n, d))
 
 
 def corrected_shape(n: int, d: int, size: int) -> Shape | None:
     """Return the shape of softmax((x Q^T)(x K^T)^T) x V^T with Q, K: l x d and V: d x d."""
-    x, q = Matrix.zeros(n, d), Matrix.zeros(size, d)
-    return _shape(lambda: x * q.T * (x * q.T).T * x * Matrix.zeros(d, d))
+    return chained((n, d), (d, size), (size, d), (d, n), (n, d), (d, d))
 
 
 def attention_shapes() -> Finding:
