@@ -200,8 +200,21 @@ class Document:
     rows: tuple[Row, ...]
 
 
+_IDENTITIES = "identities verified"
+"""The verdict "proven" where words carry the last step."""
+
+
 def _table(name: str) -> dict[str, Any]:
-    return tomllib.loads((files("symbolic.claims") / f"{name}.toml").read_text(encoding="utf-8"))
+    """Return the rows of a table by their keys; those from one source are a table in the file."""
+    text = (files("symbolic.claims") / f"{name}.toml").read_text(encoding="utf-8")
+    rows: dict[str, Any] = {}
+    for key, row in tomllib.loads(text).items():
+        alone = key == "document" or "claim" in row
+        rows |= {key: row} if alone else {k: {"source": key, **inside} for k, inside in row.items()}
+    for row in rows.values():
+        if row.get("verdict") == _IDENTITIES:
+            row |= {"verdict": "proven", "method": _IDENTITIES}
+    return rows
 
 
 def _document(name: str) -> Document:
