@@ -237,13 +237,13 @@ for _command in main.commands.values():
 
 def _print_coverage(folder: Path | None) -> int:
     """Print the table of the notes, what is incomplete, and a summary; return the exit status."""
-    entries = list(judge_all(notes()))
-    verdicts = {entry.claim.key: entry.finding.verdict for entry in entries}
     wrong = problems(notes())
     try:
         wrong += problems_with_documents(notes(), folder) if folder else []
     except FileNotFoundError as error:
         raise _Refusal(str(error)) from None
+    entries = list(judge_all(notes()))
+    verdicts = {entry.claim.key: entry.finding.verdict for entry in entries}
     wrong += [f"{entry.claim.key}: VERDICT CHANGED" for entry in entries if entry.changed]
     for line in (*table(verdicts), "", *wrong):
         click.echo(line)
