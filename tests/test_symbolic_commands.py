@@ -185,7 +185,7 @@ def test_a_changed_verdict_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_coverage_ends_with_its_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: without its last row, a line of the notes is in no row."""
+    """Negative control: a line that states nothing is in no passage."""
     monkeypatch.setattr(commands, "judge_all", lambda chosen: map(as_recorded, chosen))
     status, text = run("claims", "--coverage")
     last = text.rstrip("\n").split("\n")[-1]
@@ -193,10 +193,10 @@ def test_coverage_ends_with_its_summary(monkeypatch: pytest.MonkeyPatch) -> None
     assert last.startswith(f"{len(notes())} statements at ")
     assert last.endswith("; complete")
     document = ledger.DOCUMENTS["003"]
-    monkeypatch.setitem(ledger.DOCUMENTS, "003", replace(document, rows=document.rows[:-1]))
+    monkeypatch.setitem(ledger.DOCUMENTS, "003", replace(document, silent={}))
     status, text = run("claims", "--coverage")
     assert status == 1
-    assert "003:95: in no row of the table\n" in text
+    assert "003:1: in 0 passages\n" in text
     assert "INCOMPLETE" in text.rstrip("\n").split("\n")[-1]
 
 

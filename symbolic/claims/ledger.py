@@ -13,7 +13,7 @@ import hashlib
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
@@ -177,19 +177,11 @@ def _all(verdict: Verdict, witness: str, facts: tuple[bool, ...]) -> Finding:
 
 
 @dataclass(frozen=True)
-class Row:
-    """Some lines of a document: their digest, and what is on them if they state nothing."""
-
-    passage: Passage
-    digest: str
-    content: str = ""
-
-
-@dataclass(frozen=True)
 class Document:
-    """A document of the notes: title, number of lines, blank ones, digest of the whole, rows.
+    """A document of the notes, which is no part of the repository.
 
-    The document is no part of the repository. Its rows divide the lines that are not blank.
+    `silent` says what is on the lines that state nothing. Claims judge the others, unless they are
+    blank.
     """
 
     name: str
@@ -197,7 +189,7 @@ class Document:
     lines: int
     blank: frozenset[int]
     digest: str
-    rows: tuple[Row, ...]
+    silent: Mapping[Passage, str]
 
 
 _IDENTITIES = "identities verified"
@@ -219,10 +211,10 @@ def _table(name: str) -> dict[str, Any]:
 
 def _document(name: str) -> Document:
     table = _table(name)["document"]
-    rows = tuple(Row(Passage.at(f"{name}:{lines}"), *rest) for lines, *rest in table["rows"])
+    silent = {Passage.at(f"{name}:{lines}"): what for lines, what in table["silent"].items()}
     gaps = (Passage.at(f"{name}:{lines}") for lines in table["blank"].split())
     blank = frozenset(n for gap in gaps for n in gap.numbers)
-    return Document(name, table["title"], table["lines"], blank, table["digest"], rows)
+    return Document(name, table["title"], table["lines"], blank, table["digest"], silent)
 
 
 DOCUMENTS = {name: _document(name) for name in NOTES_FILES}
@@ -363,34 +355,25 @@ def judge_all(claims: Sequence[Claim]) -> Iterator[Entry]:
 
 
 def problems(claims: Sequence[Claim]) -> list[str]:
-    """Return what is incomplete: lines in no row or several, rows without their claim."""
-    result, judged = [], {x for claim in claims for x in claim.passages}
+    """Return which lines are in no passage that claims judge or that states nothing, or in two."""
+    result: list[str] = []
+    judged = {x for claim in claims for x in claim.passages}
     for document in DOCUMENTS.values():
-        covered = Counter(n for row in document.rows for n in row.passage.numbers)
-        for line in range(1, document.lines + 1):
-            if covered[line] == 0 and line not in document.blank:
-                result.append(f"{document.name}:{line}: in no row of the table")
-            if covered[line] > 1:
-                result.append(f"{document.name}:{line}: in {covered[line]} rows of the table")
-        for row in document.rows:
-            if bool(row.content) == (row.passage in judged):
-                what = "a claim judges it" if row.content else "no claim judges it"
-                result.append(f"{row.passage}: {what}")
-    known = {row.passage for document in DOCUMENTS.values() for row in document.rows}
-    return result + [f"{passage} is no row of the table" for passage in sorted(judged - known)]
-
-
-def digest(lines: Iterable[str]) -> str:
-    """Return the digest of some lines; blank ones and space at their ends do not count."""
-    text = "\n".join(line.strip() for line in lines if line.strip())
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+        passages = [*document.silent, *(x for x in judged if x.document == document.name)]
+        covered = Counter(n for passage in passages for n in passage.numbers)
+        result += [
+            f"{document.name}:{line}: in {covered[line]} passages"
+            for line in range(1, document.lines + 1)
+            if covered[line] > 1 or (covered[line] == 0 and line not in document.blank)
+        ]
+    return result
 
 
 def problems_with_documents(claims: Sequence[Claim], folder: Path) -> list[str]:
     """Return where table and claims differ from the documents in a folder.
 
-    The name of a document's file begins with its number. Its digest, its blank lines, the digest of
-    every row and the formulas that claims quote are compared.
+    The name of a document's file begins with its number. Its digest, its blank lines and
+    the formulas that claims quote are compared.
 
     Raises
     ------
@@ -409,10 +392,6 @@ def problems_with_documents(claims: Sequence[Claim], folder: Path) -> list[str]:
         blank = {k for k in range(1, document.lines + 1) if not "".join(lines[k - 1 : k]).strip()}
         if blank != document.blank:
             result.append(f"{document.name}: other lines are blank")
-        for row in document.rows:
-            found = digest(row.passage.of(lines))
-            if found != row.digest:
-                result.append(f"{row.passage}: the digest of these lines is {found}")
         result += [
             f"{claim.key}: {formula} is not printed at {passage}"
             for claim in claims
