@@ -176,7 +176,6 @@ def centre_of_a_bias() -> Finding:
     return refuted(
         claim_fails="n^0" in reason,
         correction_holds=not differences(ShapedAttention(centre=centre), 2, stated_drift),
-        witness=f"two tokens, softmax(B) = (2/3, 1/3) in row 0 and (1/2, 1/2) in row 1: {reason}",
     )
 
 

@@ -74,10 +74,6 @@ class Passage:
         """The numbers of the lines."""
         return range(self.first, self.last + 1)
 
-    def of(self, text: Sequence[str]) -> Sequence[str]:
-        """Return these lines of a text."""
-        return text[self.first - 1 : self.last]
-
     def overlaps(self, other: Passage) -> bool:
         """Return whether the two have a line in common."""
         same = self.document == other.document
@@ -101,7 +97,7 @@ class Claim:
     """A row of a table, with the function that checks it.
 
     `latex` and `instead_latex` are the formulas of a claim that the notes do not print; the
-    passages of the others quote them. `witness` is that of the row, unless the check returns one,
+    passages of the others quote them. `witness` is that of the row, unless a fact fails,
     `why` the reason in one line, and `test` the test in ``tests/`` that shows it. `method` says how
     a proven claim is: "proven" if the machine does the whole, for symbolic sizes, and "identities
     verified" if the words of the witness carry the last step.
@@ -139,17 +135,17 @@ def _in_dollars(quotation: str) -> str:
     return f"${quotation}$"
 
 
-def proven(*identities: bool, witness: str = "") -> Finding:
+def proven(*identities: bool) -> Finding:
     """Return PROVEN if every identity holds, FALSE otherwise."""
-    return _all(Verdict.PROVEN, witness, identities)
+    return _all(Verdict.PROVEN, identities)
 
 
-def tested(*cases: bool, witness: str = "") -> Finding:  # noqa: PT028
+def tested(*cases: bool) -> Finding:
     """Return TESTED if every case holds, FALSE otherwise."""
-    return _all(Verdict.TESTED, witness, cases)
+    return _all(Verdict.TESTED, cases)
 
 
-def refuted(claim_fails: bool, correction_holds: bool, witness: str = "") -> Finding:
+def refuted(claim_fails: bool, correction_holds: bool) -> Finding:
     """Return FALSE if the claim fails at the counterexample and the corrected statement holds.
 
     A claim that does not fail counts as tested. A correction that does not hold raises
@@ -157,23 +153,23 @@ def refuted(claim_fails: bool, correction_holds: bool, witness: str = "") -> Fin
     """
     if not correction_holds:
         raise ArithmeticError("the corrected statement does not hold")
-    return Finding(Verdict.FALSE if claim_fails else Verdict.TESTED, witness)
+    return Finding(Verdict.FALSE if claim_fails else Verdict.TESTED)
 
 
-def imprecise(part_that_holds: bool, part_that_fails: bool, witness: str = "") -> Finding:
+def imprecise(part_that_holds: bool, part_that_fails: bool) -> Finding:
     """Return IMPRECISE if one part holds and one fails, TESTED if all holds, FALSE otherwise."""
     if part_that_holds and part_that_fails:
-        return Finding(Verdict.IMPRECISE, witness)
-    return Finding(Verdict.TESTED if part_that_holds else Verdict.FALSE, witness)
+        return Finding(Verdict.IMPRECISE)
+    return Finding(Verdict.TESTED if part_that_holds else Verdict.FALSE)
 
 
-def _all(verdict: Verdict, witness: str, facts: tuple[bool, ...]) -> Finding:
+def _all(verdict: Verdict, facts: tuple[bool, ...]) -> Finding:
     if not facts:
         raise ValueError("facts=(): at least one computed fact is needed")
     for k, fact in enumerate(facts, 1):
         if not fact:
             return Finding(Verdict.FALSE, f"fact {k} of {len(facts)} fails")
-    return Finding(verdict, witness)
+    return Finding(verdict)
 
 
 @dataclass(frozen=True)
@@ -398,7 +394,7 @@ def problems_with_documents(claims: Sequence[Claim], folder: Path) -> list[str]:
             for passage in claim.passages
             if passage.document == document.name
             for formula in passage.formulas
-            if _bare(formula) not in _bare("".join(passage.of(lines)))
+            if _bare(formula) not in _bare("".join(lines[passage.first - 1 : passage.last]))
         ]
     return result
 
