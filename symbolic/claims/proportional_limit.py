@@ -65,8 +65,6 @@ Z = symbols("z_i z_j z_k rest")
 AT_ZERO = {Z[0]: 0, Z[1]: 0, Z[2]: 0, Z[3]: M - 3}
 """The point 0 of m tokens."""
 
-SIZES = range(2, 7)
-
 
 def values() -> list[Expr]:
     """Return s_i, s_j, s_k for any number of tokens."""
@@ -162,9 +160,8 @@ def softmax_hessian_matrix_formula() -> Finding:
 # Claims on softmax, its Jacobian and its second derivatives at z = 0.
 
 
-def at_zero(tokens: int) -> Matrix:
-    """Return softmax at 0, a column."""
-    return Matrix(derivative_tensor(0, tokens).tolist())
+OF_ZERO = {m: Matrix(derivative_tensor(0, m).tolist()) for m in range(2, 7)}
+"""Softmax at 0, a column, for some numbers of tokens."""
 
 
 def jacobian_at_zero(tokens: int) -> Matrix:
@@ -179,21 +176,20 @@ def hessian_at_zero(same: Expr | int, first: Expr | int, second: Expr | int) -> 
 
 def softmax_at_zero_diagonal() -> Finding:
     return proven(
-        values()[0].subs(AT_ZERO) == 1 / M, *[Matrix.diag(*at_zero(m)) == eye(m) / m for m in SIZES]
+        values()[0].subs(AT_ZERO) == 1 / M,
+        *[Matrix.diag(*s) == eye(m) / m for m, s in OF_ZERO.items()],
     )
 
 
 def softmax_at_zero() -> Finding:
-    printed = {m: ones(m, m) / m for m in SIZES}
+    printed = {m: ones(m, m) / m for m in OF_ZERO}
     return refuted(
         claim_fails=all(
-            at_zero(m).shape != a.shape and a * a.T != ones(m, m) / m**2 for m, a in printed.items()
+            s.shape != printed[m].shape and printed[m] * printed[m].T != ones(m, m) / m**2
+            for m, s in OF_ZERO.items()
         ),
         correction_holds=values()[0].subs(AT_ZERO) == 1 / M
-        and all(
-            at_zero(m) == ones(m, 1) / m and at_zero(m) * at_zero(m).T == ones(m, m) / m**2
-            for m in SIZES
-        ),
+        and all(s == ones(m, 1) / m for m, s in OF_ZERO.items()),
     )
 
 
@@ -202,7 +198,7 @@ def softmax_first_derivatives() -> Finding:
     return proven(
         vanishes(same - (M - 1) / M**2),
         vanishes(other + 1 / M**2),
-        *[jacobian_at_zero(m) == eye(m) / m - ones(m, m) / m**2 for m in SIZES],
+        *[jacobian_at_zero(m) == eye(m) / m - ones(m, m) / m**2 for m in OF_ZERO],
     )
 
 
@@ -210,20 +206,17 @@ softmax_jacobian_at_zero = softmax_first_derivatives
 
 
 def softmax_hessian_first_term() -> Finding:
-    facts, terms = [], {}
-    for m in SIZES:
+    fails, holds = [], []
+    for m in OF_ZERO:
         jacobian = jacobian_at_zero(m)
-        printed = Matrix.diag(*jacobian.diagonal())
-        terms[m] = [Matrix.diag(*jacobian[:, k]) for k in range(m)]
-        facts.append(printed not in terms[m] and sum(terms[m], zeros(m, m)) == zeros(m, m))
+        terms = [Matrix.diag(*jacobian[:, k]) for k in range(m)]
+        right = [Matrix.diag(*(eye(m)[:, k] - ones(m, 1) / m)) / m for k in range(m)]
+        holds.append(terms == right)
+        fails.append(Matrix.diag(*jacobian.diagonal()) not in terms)
+        fails.append(sum(terms, zeros(m, m)).is_zero_matrix)
     return refuted(
-        claim_fails=all(facts),
-        correction_holds=all(
-            term == Matrix.diag(*(eye(m)[:, k] - ones(m, 1) / m)) / m
-            for m in SIZES
-            for k, term in enumerate(terms[m])
-        )
-        and softmax_hessian_at_zero().verdict is Verdict.PROVEN,
+        claim_fails=all(fails),
+        correction_holds=all(holds) and softmax_hessian_at_zero().verdict is Verdict.PROVEN,
     )
 
 
