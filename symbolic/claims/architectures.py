@@ -219,21 +219,16 @@ def rotated_covariance_holds(tokens: int, angles: int, unrotated: bool) -> bool:
     The scores are sums over the rotated pairs of coordinates, the columns of a field of queries and
     one of keys, and over one coordinate that is not rotated.
     """
-    queries, keys = (
-        [Field(f"{name}{j}_", _columns) for j in range(angles + unrotated)] for name in "qk"
-    )
-    circle = [*COSINES[:angles], *SINES[:angles]]
-    algebra = Algebra(tokens, circle, [*queries, *keys])
+    blocks = range(angles + unrotated)
+    queries, keys = ([Field(f"{name}{j}_", _columns) for j in blocks] for name in "qk")
+    algebra = Algebra(tokens, [*COSINES[:angles], *SINES[:angles]], [*queries, *keys])
 
     def coordinates(fields: list[Field], a: int) -> list[Poly]:
-        result = []
-        for j, field in enumerate(fields):
-            x, y = (algebra.field(field)[a, column].element for column in (0, 1))
-            if j < angles:
-                c, s = turn(algebra, j, a)
-                x, y = c * x - s * y, s * x + c * y
-            result += [x, y] if j < angles else [x]
-        return result
+        pairs = [[algebra.field(field)[a, k].element for k in (0, 1)] for field in fields]
+        for j, (x, y) in enumerate(pairs[:angles]):
+            c, s = turn(algebra, j, a)
+            pairs[j] = [c * x - s * y, s * x + c * y]
+        return [x for pair in pairs for x in pair][: 2 * angles + unrotated]
 
     def score(a: int, b: int) -> Poly:
         pairs = zip(coordinates(queries, a), coordinates(keys, b), strict=True)
@@ -289,7 +284,7 @@ class RotaryAttention(CorrelatedScores):
         plain = algebra.entry(inner, a, c) * algebra.entry(inner, b, d)
         return plain * self.kernel(algebra, b - a - d + c)
 
-    def times(self, algebra: Algebra, factor: Callable[[int], Poly]) -> DomainMatrix:
+    def times(self, algebra: Algebra, factor: Callable[..., Poly]) -> DomainMatrix:
         """Return U o factor(a - b)."""
         size = range(algebra.tokens)
         matrix = algebra.matrix([[factor(a - b) for b in size] for a in size])

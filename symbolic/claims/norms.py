@@ -376,7 +376,7 @@ def sandwich_layer(b: Values) -> Values:
     cross = {NOISES[noise]: noise for noise in CROSS}
     layer = {}
     for pair in PAIRS:
-        x, y = pair
+        x, y = pair[0], pair[1]
         seen = gram[pair] / sqrt(gram[x + x] * gram[y + y])
         mixed = size[x] * cross[x + y] / sqrt(gram[y + y])
         mixed += size[y] * cross[y + x] / sqrt(gram[x + x])
