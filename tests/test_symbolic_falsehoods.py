@@ -142,7 +142,7 @@ FALSEHOODS: dict[str, list[tuple[str, str, Wrong]]] = {
         ("explosion-two-tokens", "linear_rate", doubled),
         ("explosion-threshold", "two_tokens", lambda right: lambda heads: right(heads / 2)),
         ("explosion-scale", "DRIFT", lambda right: Rational(99, 100) * right),
-        ("explosion-feller", "scale_slope", doubled),
+        ("explosion-probability", "beta_slope", doubled),
         ("explosion-live-token-mlp", "MLP_GAMMA", lambda right: 2 * right),
         ("revealed-image", "turned", without_a_right_angle),
     ],

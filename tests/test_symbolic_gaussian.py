@@ -21,7 +21,6 @@ from sympy import (
 
 import symbolic as sy
 from symbolic.gaussian import pairings, relu_kernel_orders
-from tests.refusals import refused
 
 
 def v(a: int, b: int) -> Symbol:
@@ -76,16 +75,6 @@ def test_the_exact_kernel_is_the_closed_form() -> None:
     assert simplify(sy.shaped_relu_kernel(rho, p, q) - closed) == 0
     wrong = rho + 2 * (p + q) ** 2 / (p**2 + q**2) * function
     assert simplify(sy.shaped_relu_kernel(rho, p, q) - wrong) != 0
-
-
-test_bad_arguments = refused(
-    (
-        lambda: sy.score_moment([(0, 0), (0, 0)], v, key_size=0),
-        "key_size must be a number >= 1.*; got 0",
-    ),
-    (lambda: sy.shaped_relu_kernel(2, 1, 1), r"rho must be in \[-1, 1\]; got 2"),
-    (lambda: sy.shaped_relu_kernel(0, 0, 0), "s_plus and s_minus must not both be 0"),
-)
 
 
 def test_nu_and_the_next_order() -> None:

@@ -138,7 +138,6 @@ test_bad_arguments = refused(
     (lambda: sy.expand_attention(2, mask=[[1, 0]]), r"mask must have shape \(2, 2\); got \(1, 2\)"),
     (lambda: sy.expand_attention(2, mask=[[1, 0], [0, 0]]), "row 1 is empty"),
     (lambda: sy.expand_attention(2, mask=[[1, 2], [0, 1]]), "mask must have boolean entries"),
-    (lambda: sy.term_orders(20), "order must be at most 8; got 20"),
     (
         lambda: sy.term_orders(temperature_power="1/0"),
         "temperature_power must be 0 or a rational number >= 1/16; got '1/0'",
