@@ -198,28 +198,26 @@ def _gaussians_on_the_line() -> list[bool]:
     ]
 
 
-def cost_of_shift(shift: Expr) -> Expr:
-    """Return int (Q_1(u + shift) - Q_0(u))^2 du for two arcs of a circle of length 1.
-
-    Q_0 and Q_1 are the quantile functions of uniform laws, prolonged by a turn for each unit of u.
-    W2^2 is the least value, and it is convex in the shift (Delon, Salomon and Sobolevski, 2010).
-    """
-    u = Symbol("u")
-    first, last = u / 6, QUARTER + u / 12
-    moved = last.subs(u, u + shift)
-    past_the_end = moved.subs(u, u - 1) + 1
-    if shift.is_negative:
-        ends = ((moved.subs(u, u + 1) - 1, 0, -shift), (moved, -shift, 1))
-    else:
-        ends = ((moved, 0, 1 - shift), (past_the_end, 1 - shift, 1))
-    return expand(sum(integrate(expand((place - first) ** 2), (u, a, b)) for place, a, b in ends))
-
-
 def _on_the_circle() -> list[bool]:
-    """Check that the displacement of an arc has the energy W2^2, and three points."""
-    u, up, down = Symbol("u"), Symbol("up", positive=True), Symbol("down", negative=True)
-    path = u / 6 + T * (QUARTER + u / 12 - u / 6)
-    arcs = integrate(diff(path, T) ** 2, (T, 0, 1), (u, 0, 1))
+    """Check that the displacement of an arc has the energy W2^2, and three points.
+
+    On a circle of length 1 W2^2 is the least int (Q_1(u + shift) - Q_0(u))^2 du for the quantile
+    functions Q, prolonged by a turn for each unit of u, and convex in the shift (Delon, Salomon and
+    Sobolevski, 2010).
+    """
+    u, s = Symbol("u"), Symbol("s", positive=True)
+    start, end = u / 6, QUARTER + u / 12
+    arcs = integrate(diff(start + T * (end - start), T) ** 2, (T, 0, 1), (u, 0, 1))
+    up, down = (
+        sum(
+            integrate(expand((end.subs(u, v) + turn - start) ** 2), (u, a, b))
+            for v, turn, a, b in pieces
+        )
+        for pieces in (
+            ((u + s, 0, 0, 1 - s), (u + s - 1, 1, 1 - s, 1)),
+            ((u - s + 1, -1, 0, s), (u - s, 0, s, 1)),
+        )
+    )
     first, last = ([Rational(k, 12) for k in places] for places in ((0, 1, 7), (2, 9, 11)))
     pairings = [list(zip(first, order, strict=True)) for order in permutations(last)]
     cost = min(sum(min((a - b) % 1, (b - a) % 1) ** 2 for a, b in pairs) for pairs in pairings)
@@ -229,9 +227,9 @@ def _on_the_circle() -> list[bool]:
         for pairs, turns in product(pairings, product((-1, 0, 1), repeat=3))
     )
     return [
-        arcs == cost_of_shift(ZERO),
-        bool(diff(cost_of_shift(up), up).subs(up, 0) > 0),
-        bool(diff(cost_of_shift(down), down).subs(down, 0) < 0),
+        arcs == up.subs(s, 0) == down.subs(s, 0),
+        bool(diff(up, s).subs(s, 0) > 0),
+        bool(diff(down, s).subs(s, 0) > 0),
         cost == least,
     ]
 
