@@ -150,7 +150,7 @@ def one_cluster_at_small_beta() -> Finding:
 
 def one_cluster_at_large_beta() -> Finding:
     # The curvature in u = cos a is concave, -1 at 1 and 1 at -1: positive from -1 to its root.
-    u, z, count = Symbol("u", real=True), *symbols("z n", positive=True)
+    u, (z, count) = Symbol("u", real=True), symbols("z n", positive=True)
     quadratic, kernel = BETA * (1 - u**2) - u, exp(BETA * cos(ANGLE))
     # With z = a^2, (sin a / a)^2 - cos a is at least z/6 - z^2/72 for a <= pi/2, since
     # sin a >= a - a^3/6 >= 0 and cos a <= 1 - z/2 + z^2/24.
@@ -446,10 +446,11 @@ OF_ANY_PAIR = (
 
 def is_equivariant(causal: bool) -> bool:
     """Return whether permuted tokens have permuted rates, for three tokens."""
-    symbols_of_three = gram_symbols(3)
-    plain = velocity_by_weights(*symbols_of_three, causal)
+    gram, weights = gram_symbols(3)
+    plain = velocity_by_weights(gram, weights, causal)
     for order in permutations(range(3)):
-        moved = velocity_by_weights(*(m.extract(order, order) for m in symbols_of_three), causal)
+        permuted = [matrix.extract(order, order) for matrix in (gram, weights)]
+        moved = velocity_by_weights(permuted[0], permuted[1], causal)
         if not (moved - plain.extract(order, order)).applyfunc(cancel).is_zero_matrix:
             return False
     return True

@@ -466,9 +466,10 @@ def l2_gradient() -> Finding:
 
 def wasserstein_inner_product() -> Finding:
     facts = []
-    for x, p, *phi in SPACES:
-        facts += [is_divergence(by_parts(*phi, p, x), [function], x) for function in phi]
-        facts.append(is_divergence(inflow(p, phi[1], x), [phi[1]], x))
+    for x, p, first, last in SPACES:
+        apart = by_parts(first, last, p, x)
+        facts += [is_divergence(apart, [function], x) for function in (first, last)]
+        facts.append(is_divergence(inflow(p, last, x), [last], x))
     return proven(*facts)
 
 
