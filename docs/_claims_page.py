@@ -15,7 +15,7 @@ from symbolic.claims.ledger import (
     judge_all,
     select,
 )
-from symbolic.claims.text import judging
+from symbolic.claims.text import by_passage
 
 SECTIONS: Mapping[str, tuple[Verdict, ...]] = {
     "Wrong": (Verdict.FALSE,),
@@ -69,9 +69,9 @@ def _document(document: Document) -> Iterator[str]:
     yield from (f"## {document.name}: {document.title}", "")
     words = {entry.claim.key: WORDS[entry.finding.verdict] for entry in entries}
     lines = [
-        f"{str(row.passage).partition(':')[2]} {', '.join(words[x.key] for x in judging(row))}"
-        for row in document.rows
-        if not row.content
+        f"{str(passage).partition(':')[2]} {', '.join(words[claim.key] for claim in judging)}"
+        for passage, judging in by_passage(document).items()
+        if judging
     ]
     yield from (f"Every judged line: {'; '.join(lines)}. The others state nothing.", "")
     for title, verdicts in SECTIONS.items():

@@ -12,7 +12,6 @@ from symbolic.gaussian import (
     nu,
     score_moment,
     shaped_relu_kernel,
-    wishart_moment,
 )
 from symbolic.limit import Correction, Limit, algebra_of, derive, drift_correction
 from symbolic.orders import TermOrder, term_orders
@@ -59,5 +58,4 @@ __all__ = [
     "skip_only",
     "taylor_term",
     "term_orders",
-    "wishart_moment",
 ]

@@ -108,9 +108,7 @@ class SmoothMLP(Block):
         for i, j in product(range(len(derivatives)), repeat=2):
             if i + j <= 2:
                 degrees = i + lowest, j + lowest
-                moment = isserlis(
-                    [a] * degrees[0] + [b] * degrees[1], covariance, ring.one, ring.zero
-                )
+                moment = isserlis([a] * degrees[0] + [b] * degrees[1], covariance)
                 scale = algebra[Rational(1, factorial(degrees[0]) * factorial(degrees[1]))]
                 term = scale * derivatives[i] * derivatives[j] * moment
                 orders[i + j] += term * algebra[self.inverse_a] ** (i + j)

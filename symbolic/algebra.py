@@ -82,13 +82,6 @@ class Algebra:
         flat = [s for field in fields for row in symbols[field] for s in row]
         # A function of V may be a number at a given V; then it is not a generator.
         known = [generator for generator in dict.fromkeys(generators) if not generator.is_Rational]
-        taken = {symbol.name for symbol in (*entries, *flat)}
-        for symbol in {s for generator in known for s in generator.free_symbols}:
-            if symbol.name in taken and symbol not in self.v_expressions.free_symbols:
-                raise ValueError(
-                    f"generators contain the symbol {symbol.name}, which names an entry of V or of "
-                    "a field; another name is needed"
-                )
         self.ring = PolyRing([*known, *entries, *flat], QQ)
         self._generator = dict(zip(self.ring.symbols, self.ring.gens, strict=True))
         self._entry_of = {
@@ -177,6 +170,10 @@ class Algebra:
         """The m x m identity."""
         return DomainMatrix.eye(self.tokens, self.ring.to_domain()).to_dense()
 
+    def zeros(self, size: int) -> DomainMatrix:
+        """Return a square matrix of zeros."""
+        return DomainMatrix.zeros((size, size), self.ring.to_domain()).to_dense()
+
     def entry(self, matrix: DomainMatrix, a: int, b: int) -> Poly:
         """Return one entry of a matrix as an element of the ring."""
         return matrix[a, b].element
@@ -222,9 +219,7 @@ class Algebra:
     def _field_moment(self, field: Field, pairs: list[Pair]) -> Poly:
         if field.moment is not None:
             return field.moment(self, pairs)
-        return isserlis(
-            pairs, lambda x, y: field.covariance(self, x, y), self.ring.one, self.ring.zero
-        )
+        return isserlis(pairs, lambda x, y: field.covariance(self, x, y))
 
 
 def _distinct(names: list[str]) -> list[str]:

@@ -20,9 +20,7 @@ def gram_covariance(algebra: Algebra, first: Pair, second: Pair) -> Poly:
     """Return n Cov[W_ab, W_cd] = V_ac V_bd + V_ad V_bc of W = (1/n) sum of n g g^T, g ~ N(0, V)."""
 
     def moment(tokens: Sequence[int]) -> Poly:
-        return isserlis(
-            tokens, lambda a, b: algebra.entry(algebra.v, a, b), algebra.ring.one, algebra.ring.zero
-        )
+        return isserlis(tokens, lambda a, b: algebra.entry(algebra.v, a, b))
 
     return moment((*first, *second)) - moment(first) * moment(second)
 
@@ -79,8 +77,6 @@ class ShapedAttention(Block):
         self.inverse_tau = 1 / parameter("tau0", tau0, positive=True)
         self.heads = check_count("heads", heads)
         self.mask = mask
-        if isinstance(mask, str) or not (mask is None or hasattr(mask, "__iter__")):
-            allowed_sets(mask, 1)
         self.centre = None if centre is None else _row_stochastic(centre)
         if centre is not None and mask is not None:
             raise ValueError(
@@ -184,8 +180,6 @@ class ShapedAttention(Block):
             lambda a, c: algebra.entry(algebra.v, a, c) + query,
             lambda b, d: algebra.entry(algebra.v, b, d) + key,
             inverse_key_size=algebra[self.inverse_key_size],
-            one=algebra.ring.one,
-            zero=algebra.ring.zero,
         )
 
 
@@ -227,20 +221,7 @@ class ShapedMLP(Block):
         """Return skip lambda^2 V and branch gamma^2 (kernel + N / sqrt n)."""
         if order > 1:
             raise ValueError(f"the MLP is expanded to order 1/n only; got order={order}")
-        gain = algebra[self.gamma] ** 2
-        m = algebra.tokens
-        zero = algebra.ring.zero
-        functions = algebra.matrix(
-            [
-                [
-                    zero
-                    if a == b
-                    else algebra[relu_function(algebra.v_expressions, max(a, b), min(a, b))]
-                    for b in range(m)
-                ]
-                for a in range(m)
-            ]
-        )
+        gain, functions = algebra[self.gamma] ** 2, relu_functions(algebra)
         branch = Series({HALF: algebra.field(GRAM)}, order)
         for power, (linear, nonlinear) in enumerate(self._kernel_orders()):
             half = Rational(power, 2)
@@ -275,6 +256,16 @@ def relu_function(v: Matrix, a: int, b: int) -> Expr:
     return (sqrt(v[a, a] * v[b, b] - v[a, b] ** 2) - v[a, b] * acos(v[a, b] / scale)) / (2 * pi)
 
 
+def relu_functions(algebra: Algebra) -> DomainMatrix:
+    """Return `relu_function` of all pairs of tokens (m, m)."""
+    tokens = range(algebra.tokens)
+
+    def entry(a: int, b: int) -> Expr:
+        return Integer(0) if a == b else relu_function(algebra.v_expressions, max(a, b), min(a, b))
+
+    return algebra.matrix([[entry(a, b) for b in tokens] for a in tokens])
+
+
 def parameter(name: str, value: Any, at_least: int | None = None, positive: bool = False) -> Expr:
     """Return a parameter as an expression.
 
@@ -285,21 +276,18 @@ def parameter(name: str, value: Any, at_least: int | None = None, positive: bool
     ValueError
         If the value is neither a symbol nor an exact rational number in its range.
     """
-    allowed = "a symbol or an exact rational number"
-    if at_least is not None:
-        allowed += f" >= {at_least}"
-    if positive:
-        allowed += " > 0"
     if isinstance(value, str):
         return Symbol(value, real=True) if value.startswith("c_") else Symbol(value, positive=True)
-    expression = None if isinstance(value, float) else sympify(value)
-    if expression is None or not (expression.is_Symbol or expression.is_Rational):
-        raise ValueError(f"{name} must be {allowed}; got {value!r}")
-    if expression.is_Rational and (
-        (at_least is not None and expression < at_least) or (positive and expression <= 0)
+    expression = sympify(value)
+    if expression.is_Symbol or (
+        expression.is_Rational
+        and (at_least is None or expression >= at_least)
+        and (not positive or expression > 0)
     ):
-        raise ValueError(f"{name} must be {allowed}; got {value!r}")
-    return expression
+        return expression
+    limits = "" if at_least is None else f" >= {at_least}"
+    limits += " > 0" if positive else ""
+    raise ValueError(f"{name} must be a symbol or an exact rational number{limits}; got {value!r}")
 
 
 def weight(gamma: Any) -> Expr:

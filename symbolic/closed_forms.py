@@ -23,7 +23,7 @@ from sympy import QQ, Rational
 from sympy.polys.matrices import DomainMatrix
 
 from symbolic.algebra import Algebra, Poly, vech_pairs
-from symbolic.blocks import ShapedAttention, ShapedMLP, relu_function
+from symbolic.blocks import ShapedAttention, ShapedMLP, relu_functions
 from symbolic.recursion import Block
 from symbolic.series import HALF
 
@@ -154,26 +154,10 @@ def _masked_attention(block: ShapedAttention, algebra: Algebra) -> Coefficients:
 
 
 def _mlp(block: ShapedMLP, algebra: Algebra) -> Coefficients:
-    m = algebra.tokens
-    gain = algebra[block.gamma] ** 2
+    gain, zero = algebra[block.gamma] ** 2, algebra.ring.zero
     shape = (algebra[block.c_plus] - algebra[block.c_minus]) ** 2
-    drift = algebra.matrix(
-        [
-            [
-                algebra.ring.zero
-                if a == b
-                else gain
-                * shape
-                * algebra[relu_function(algebra.v_expressions, max(a, b), min(a, b))]
-                for b in range(m)
-            ]
-            for a in range(m)
-        ]
-    )
-    zero = algebra.ring.zero
-    nothing = algebra.matrix([[0] * m for _ in range(m)])
-    diffusion = _diffusion(algebra, 2 * gain, zero, lambda a, c: zero, lambda *_: nothing)
-    return drift, diffusion
+    diffusion = _diffusion(algebra, 2 * gain, zero, lambda *_: zero, lambda *_: algebra.v)
+    return _times(relu_functions(algebra), gain * shape), diffusion
 
 
 def _diffusion(

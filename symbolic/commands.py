@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -38,16 +39,18 @@ from symbolic.orders import limit_or_reason, term_orders
 from symbolic.proof import check_at_points, check_exact, compare
 from symbolic.recursion import Block
 
-LARGEST_PRINTED = 8
-"""Most tokens for which `expand` prints matrices."""
+MASK = click.option(
+    "--mask", type=click.Choice(["full", "causal"]), default="full", help="Mask.", show_default=True
+)
 
-BLOCKS = ("attention", "mlp", "transformer")
 
-
-class _Refusal(click.ClickException):
-    """Error for invalid arguments or a recursion without a limit; the exit status is 2."""
-
-    exit_code = 2
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Report invalid arguments, and a recursion without a limit, with the exit status 2."""
+    try:
+        yield
+    except (ValueError, FileNotFoundError) as error:
+        raise click.UsageError(str(error)) from None
 
 
 @click.group()
@@ -74,9 +77,14 @@ def _modifications(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @main.command(name="derive")
-@click.option("--block", required=True, help=f"Block: {', '.join(BLOCKS)}.")
+@click.option(
+    "--block",
+    required=True,
+    type=click.Choice(["attention", "mlp", "transformer"]),
+    help="Block.",
+)
 @click.option("--tokens", required=True, type=int, help="Number of tokens m.")
-@click.option("--mask", default="full", help="Mask: full or causal.", show_default=True)
+@MASK
 @click.option("--heads", default=1, help="Number of heads H.", show_default=True)
 @click.option("--output-projection", is_flag=True, help="Mix the heads with a Gaussian matrix.")
 @click.option("--biases", is_flag=True, help="Add query and key biases of variances s_Q and s_K.")
@@ -92,7 +100,6 @@ def _modifications(command: Callable[..., None]) -> Callable[..., None]:
 def derive_command(
     block: str,
     tokens: int,
-    mask: str,
     correction: bool,
     every: bool,
     points: int | None,
@@ -104,14 +111,14 @@ def derive_command(
     The exit status is 1 if the derived coefficients differ from the closed form, and 2 if the
     arguments are invalid or the recursion has no limit.
     """
-    try:
-        layer = _layer(block, mask, options)
-        if points is not None and (correction or every or as_latex):
-            raise ValueError(
-                "points: with --points only the check is printed; leave out --correction, --all "
-                "and --latex"
-            )
+    with _refusals():
+        layer = _layer(block, options)
         if points is not None:
+            if correction or every or as_latex:
+                raise ValueError(
+                    "points: with --points only the check is printed; leave out --correction, "
+                    "--all and --latex"
+                )
             proof = check_at_points(layer, tokens, points)
             if proof.holds is None:
                 raise ValueError("points: there is no closed form to compare with")
@@ -120,44 +127,40 @@ def derive_command(
             check_exact(tokens)
             limit = derive(layer, tokens)
             proof = compare(layer, limit)
-            exchangeable = mask == "full" and not every
+            exchangeable = options["mask"] == "full" and not every
             click.echo(_report(block, layer, limit, exchangeable, correction, str(proof), as_latex))
-    except ValueError as error:
-        raise _Refusal(str(error)) from None
     sys.exit(1 if proof.holds is False else 0)
 
 
 @main.command(name="expand")
 @click.option("--order", default=4, help="Largest degree of the Taylor terms.", show_default=True)
 @click.option("--tokens", type=int, help="Also print the matrices for this number of tokens.")
-@click.option("--mask", default="full", help="Mask: full or causal.", show_default=True)
+@MASK
 @_modifications
-def expand_command(order: int, tokens: int | None, mask: str, **options: Any) -> None:
+def expand_command(order: int, tokens: int | None, **options: Any) -> None:
     """Print the Taylor terms of the attention matrix, their orders in n, and their effect on V."""
-    try:
-        block = _attention(mask, options)
-        click.echo("A = [identity] + softmax(Y / tau) - [centring], entry (a, b) for m tokens;")
-        click.echo(
-            "x = G_ab / tau_0, mu[j] = mean over c of (G_ac / tau_0)^j. With a mask, m counts"
-        )
-        click.echo("the tokens that a may see, and the means are over them.\n")
+    with _refusals():
+        block = _attention(options)
         terms = term_orders(order, block.identity, block.centring, block.temperature_power)
+        click.echo(EXPANSION)
         for term in terms:
             click.echo(f"degree {term.degree}, order n^-({term.power}): {term.entry}")
             click.echo(f"    {term.role}")
         click.echo(f"\n{limit_or_reason(block)}")
-        if tokens is not None:
-            if tokens > LARGEST_PRINTED:
-                raise ValueError(
-                    f"tokens must be at most {LARGEST_PRINTED} to print matrices; got {tokens}"
-                )
-            matrices = expand_attention(tokens, order, block.mask, block.identity, block.centring)
-            for k, matrix in enumerate(matrices.values()):
-                click.echo(f"\nA_{k}")
-                for a in range(tokens):
-                    click.echo(f"  row {a}: {', '.join(str(e) for e in matrix.row(a))}")
-    except ValueError as error:
-        raise _Refusal(str(error)) from None
+        if tokens is None:
+            return
+        matrices = expand_attention(tokens, order, block.mask, block.identity, block.centring)
+        for k, matrix in enumerate(matrices.values()):
+            click.echo(f"\nA_{k}")
+            for a in range(tokens):
+                click.echo(f"  row {a}: {', '.join(map(str, matrix.row(a)))}")
+
+
+EXPANSION = """\
+A = [identity] + softmax(Y / tau) - [centring], entry (a, b) for m tokens;
+x = G_ab / tau_0, mu[j] = mean over c of (G_ac / tau_0)^j. With a mask, m counts
+the tokens that a may see, and the means are over them.
+"""
 
 
 @main.command(name="claims")
@@ -168,7 +171,11 @@ def expand_command(order: int, tokens: int | None, mask: str, **options: Any) ->
     help=f"Judge only the claims of a source ({', '.join(SOURCES)}), or of lines such as 003:95 or "
     "4:96-104.",
 )
-@click.option("--verdict", help="Print only claims with this verdict, such as false.")
+@click.option(
+    "--verdict",
+    type=click.Choice([verdict.value for verdict in Verdict], case_sensitive=False),
+    help="Print only claims with this verdict.",
+)
 @click.option(
     "--coverage", is_flag=True, help="Instead, print which claims judge which lines of the notes."
 )
@@ -191,42 +198,28 @@ def claims_command(
     The exit status is 1 if a verdict differs from the one on record or, with --coverage, if a line
     of the notes has no place in the table, and 2 if the arguments are invalid.
     """
-    if coverage:
-        if in_latex or only or source or verdict:
-            raise _Refusal("--coverage takes no other option than --notes")
-        sys.exit(_print_coverage(folder))
-    if folder:
-        raise _Refusal("--notes needs --coverage")
-    try:
-        chosen = [
-            claim
-            for claim in (claims() if source is None else select(source))
-            if only is None or only.lower() in claim.key
-        ]
-        wanted = None if verdict is None else Verdict(verdict.lower())
-    except ValueError as error:
-        choices = ", ".join(v.value for v in Verdict)
-        wrong = verdict is not None and str(error).endswith("is not a valid Verdict")
-        message = f"verdict must be one of {choices}; got {verdict!r}" if wrong else str(error)
-        raise _Refusal(message) from None
-    if not chosen and source and not only:
-        for line in without_statement(lines_of(source)):
-            click.echo(line)
-        sys.exit(0)
-    if not chosen:
-        where = f" at source={source!r}" if source else ""
-        raise _Refusal(f"only={only!r}: no claim{where} has such a key")
+    with _refusals():
+        if coverage:
+            if in_latex or only or source or verdict:
+                raise ValueError("--coverage takes no other option than --notes")
+            sys.exit(_print_coverage(folder))
+        if folder:
+            raise ValueError("--notes needs --coverage")
+        chosen = claims() if source is None else select(source)
+        if only is not None:
+            chosen = tuple(claim for claim in chosen if only.lower() in claim.key)
+            if not chosen:
+                raise ValueError(f"only={only!r}: no claim has such a key")
+    if source and not chosen:
+        click.echo("\n".join(without_statement(lines_of(source))))
+        return
     entries = []
     for entry in judge_all(chosen):
-        if wanted is not None and entry.finding.verdict is not wanted:
-            continue
-        entries.append(entry)
-        if not in_latex:
-            click.echo(f"{as_text(entry)}\n")
-    if in_latex:
-        click.echo(as_latex(entries))
-    else:
-        click.echo(summary(entries))
+        if verdict in (None, entry.finding.verdict.value):
+            entries.append(entry)
+            if not in_latex:
+                click.echo(f"{as_text(entry)}\n")
+    click.echo(as_latex(entries) if in_latex else summary(entries))
     sys.exit(1 if any(entry.changed for entry in entries) else 0)
 
 
@@ -237,13 +230,10 @@ for _command in main.commands.values():
 
 def _print_coverage(folder: Path | None) -> int:
     """Print the table of the notes, what is incomplete, and a summary; return the exit status."""
+    wrong = problems(notes())
+    wrong += problems_with_documents(notes(), folder) if folder else []
     entries = list(judge_all(notes()))
     verdicts = {entry.claim.key: entry.finding.verdict for entry in entries}
-    wrong = problems(notes())
-    try:
-        wrong += problems_with_documents(notes(), folder) if folder else []
-    except FileNotFoundError as error:
-        raise _Refusal(str(error)) from None
     wrong += [f"{entry.claim.key}: VERDICT CHANGED" for entry in entries if entry.changed]
     for line in (*table(verdicts), "", *wrong):
         click.echo(line)
@@ -253,32 +243,18 @@ def _print_coverage(folder: Path | None) -> int:
     return 1 if wrong else 0
 
 
-def _layer(block: str, mask: str, options: dict[str, Any]) -> list[Block]:
-    if block not in BLOCKS:
-        raise ValueError(f"block must be one of {', '.join(BLOCKS)}; got {block!r}")
-    if block == "mlp" and (mask != "full" or _attention_options(options)):
+def _layer(block: str, options: dict[str, Any]) -> list[Block]:
+    plain = {"mask": "full", "heads": 1, "temperature_power": "1/2"}
+    if block == "mlp" and any(value != plain.get(name, False) for name, value in options.items()):
         raise ValueError("the options of attention have no effect with --block mlp")
-    attention = _attention(mask, options)
-    layers: dict[str, list[Block]] = {
-        "attention": [attention],
-        "mlp": [ShapedMLP()],
-        "transformer": [attention, ShapedMLP()],
-    }
-    return layers[block]
+    attention, mlp = _attention(options), ShapedMLP()
+    return {"attention": [attention], "mlp": [mlp], "transformer": [attention, mlp]}[block]
 
 
-def _attention_options(options: dict[str, Any]) -> bool:
-    """Return whether an option differs from its default."""
-    plain = {"heads": 1, "temperature_power": "1/2"}
-    return any(value != plain.get(name, False) for name, value in options.items())
-
-
-def _attention(mask: str, options: dict[str, Any]) -> ShapedAttention:
-    if mask not in ("full", "causal"):
-        raise ValueError(f"mask must be full or causal; got {mask!r}")
+def _attention(options: dict[str, Any]) -> ShapedAttention:
     biases = options.get("biases", False)
     return ShapedAttention(
-        mask=None if mask == "full" else mask,
+        mask=None if options["mask"] == "full" else options["mask"],
         heads=options.get("heads", 1),
         output_projection=options.get("output_projection", False),
         query_bias="s_Q" if biases else 0,

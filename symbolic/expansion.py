@@ -13,7 +13,7 @@ from sympy import Expr, IndexedBase, Matrix, Rational, Symbol, expand, factorial
 from sympy.polys.matrices import DomainMatrix
 
 from symbolic.algebra import Algebra, Field, Poly
-from symbolic.checks import Mask, allowed_sets, check_count, check_tokens
+from symbolic.checks import Mask, allowed_sets, check_count
 from symbolic.names import TAU
 from symbolic.series import HALF, Series
 from symbolic.softmax import softmax_series
@@ -119,7 +119,7 @@ def expand_attention(
     return {p: terms[p].to_Matrix() if p in terms else zero for p in powers}
 
 
-def taylor_term(degree: int, tokens: Expr | int | None = None) -> Expr:
+def taylor_term(degree: int) -> Expr:
     """Return the Taylor term of degree k of softmax at 0 for any number of tokens m.
 
     For row a, let x = G_ab / tau_0 and let mu_j = (1/m) sum_c (G_ac / tau_0)^j be the means of the
@@ -135,11 +135,8 @@ def taylor_term(degree: int, tokens: Expr | int | None = None) -> Expr:
     """
     check_count("degree", degree, at_least=0)
     x, mu = Symbol("x"), IndexedBase("mu")
-    count = Symbol("m", positive=True, integer=True) if tokens is None else tokens
-    if isinstance(count, int):
-        check_tokens(count)
-    epsilon = Symbol("epsilon")
+    epsilon, m = Symbol("epsilon"), Symbol("m", positive=True, integer=True)
     numerator = sum(x**j * epsilon**j / factorial(j) for j in range(degree + 1))
     denominator = 1 + sum(mu[j] * epsilon**j / factorial(j) for j in range(1, degree + 1))
     term = series(numerator / denominator, epsilon, 0, degree + 1).removeO().coeff(epsilon, degree)
-    return expand(term) / count
+    return expand(term) / m

@@ -12,18 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sympy import Expr, Integer, Rational
-from sympy.polys.matrices import DomainMatrix
 
-from symbolic.algebra import Algebra, Pair, Poly, vech_pairs
+from symbolic.algebra import Poly, vech_pairs
 from symbolic.blocks import ShapedAttention
 from symbolic.checks import check_count
 from symbolic.expansion import attention_series, taylor_term
 from symbolic.limit import algebra_of, derive
 from symbolic.recursion import NoLimitError
 from symbolic.series import HALF, Series
-
-LARGEST_DEGREE = 8
-"""The largest degree of `term_orders`; the terms grow quickly with their degree."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,6 @@ def term_orders(
     ['0', '1/2', '1', '3/2']
     """
     check_count("order", order, at_least=0)
-    if order > LARGEST_DEGREE:
-        raise ValueError(f"order must be at most {LARGEST_DEGREE}; got {order}")
     block = ShapedAttention(
         identity=identity, centring=centring, temperature_power=temperature_power
     )
@@ -108,8 +102,8 @@ def _mean_vanishes(block: ShapedAttention, degree: int) -> bool:
         identity=False,
         centring=block.centring,
     ).terms
-    matrix: DomainMatrix | None = terms.get(Rational(degree, 2))
-    return matrix is None or not any(algebra.expect(e) for row in matrix.to_list() for e in row)
+    matrix = terms.get(Rational(degree, 2), algebra.zeros(3))
+    return not any(algebra.expect(e) for row in matrix.to_list() for e in row)
 
 
 def _role(block: ShapedAttention, degree: int, power: Rational) -> str:
@@ -147,38 +141,25 @@ def _lowest_orders(block: ShapedAttention, degree: int) -> tuple[Rational | None
         centring=block.centring,
         temperature_power=block.temperature_power,
     )
-    power = degree * block.temperature_power
-    rest = Series({p: m for p, m in whole.terms.items() if p != power}, whole.order)
+    rest = Series(
+        {p: m for p, m in whole.terms.items() if p != degree * block.temperature_power}, whole.order
+    )
     with_term, without = (a * algebra.v * a.T for a in (whole, rest))
-    entries = vech_pairs(algebra.tokens)
+    entries, zero = vech_pairs(algebra.tokens), algebra.zeros(algebra.tokens)
 
-    def differs(left: Poly, right: Poly) -> bool:
-        return bool(left - right)
+    def mean(series: Series, order: Rational) -> list[Poly]:
+        matrix = series.terms.get(order, zero)
+        return [algebra.expect(matrix[e].element) for e in entries]
 
-    def mean(series: Series, p: Rational) -> list[Poly]:
-        matrix = series.terms.get(p)
-        zero = algebra.ring.zero
-        return [algebra.expect(matrix[e].element) if matrix else zero for e in entries]
+    def variance(series: Series, order: Rational) -> list[Poly]:
+        couples = [(m, series.terms.get(order - p, zero)) for p, m in series.terms.items()]
+        return [
+            sum((algebra.covariance(x[e].element, y[e].element) for x, y in couples), algebra[0])
+            for e in entries
+        ]
 
     powers = sorted({*with_term.terms, *without.terms})
-    means = [p for p in powers if any(map(differs, mean(with_term, p), mean(without, p)))]
     sums = sorted({p + q for p in powers for q in powers if p + q <= 1})
-    covariances = [
-        total
-        for total in sums
-        if any(
-            _covariance(algebra, with_term, e, total) != _covariance(algebra, without, e, total)
-            for e in entries
-        )
-    ]
-    return min(means, default=None), min(covariances, default=None)
-
-
-def _covariance(algebra: Algebra, series: Series, entry: Pair, order: Rational) -> Poly:
-    """Return the variance of one entry of a series at one order."""
-    total = algebra.ring.zero
-    for p, left in series.terms.items():
-        right = series.terms.get(order - p)
-        if right is not None:
-            total += algebra.covariance(left[entry].element, right[entry].element)
-    return total
+    means = (p for p in powers if mean(with_term, p) != mean(without, p))
+    variances = (p for p in sums if variance(with_term, p) != variance(without, p))
+    return next(means, None), next(variances, None)

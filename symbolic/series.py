@@ -34,11 +34,6 @@ class Series:
         for power, matrix in sorted((Rational(p), m) for p, m in terms.items()):
             if power < 0:
                 raise ValueError(f"power must be a power >= 0 of 1/n; got {power}")
-            if not isinstance(matrix, DomainMatrix):
-                raise ValueError(
-                    f"the coefficient of the power {power} is a {type(matrix).__name__}: a matrix "
-                    "over the ring is needed; write a multiple as series * element"
-                )
             if power <= self.order and not matrix.is_zero_matrix:
                 self.terms[power] = matrix
 

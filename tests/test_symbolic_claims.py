@@ -1,19 +1,31 @@
-"""The ledger: verdicts as recorded, and checks that can turn against a claim."""
+"""The ledger: verdicts as recorded, and a place in it for every line of the notes."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sympy import symbols
 
-from symbolic.blocks import ShapedAttention
-from symbolic.claims import bilinear_forms, ledger, particles, proportional_limit, random_layers
-from symbolic.claims.ledger import Entry, Verdict, claims, judge
+from symbolic.claims import ledger
+from symbolic.claims.ledger import (
+    SOURCES,
+    Claim,
+    Document,
+    Entry,
+    Passage,
+    Verdict,
+    claims,
+    judge,
+    notes,
+    problems,
+    problems_with_documents,
+    select,
+)
 from symbolic.claims.text import as_latex, as_text, summary
-from tests.ledger import named, turned
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.key)
@@ -40,25 +52,21 @@ def test_the_ledger_is_well_formed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "table", "message"),
+    ("name", "keys", "message"),
     [
-        ("003", {"svd-terms-orthogonal": {}}, "svd_terms_orthogonal is the key of 2 claims"),
-        ("001", {"new": {}}, "new has no check"),
-        ("004", {}, "no claim has the check "),
+        ("002", ["svd-terms-orthogonal"], "svd_terms_orthogonal is the key of 2 claims"),
+        ("001", ["new"], "new has no check"),
+        ("004", None, "no claim has the check "),
     ],
 )
 def test_a_table_without_its_checks_is_refused(
-    monkeypatch: pytest.MonkeyPatch, name: str, table: dict[str, Any], message: str
+    monkeypatch: pytest.MonkeyPatch, name: str, keys: list[str] | None, message: str
 ) -> None:
-    right, row = ledger._table, {"claim": "", "verdict": "proven"}
-    more = {key: row for key in table}
-    monkeypatch.setattr(
-        ledger, "_table",
-        lambda file: ((right(file) if table else {}) | more) if file == name else right(file),
-    )  # fmt: skip
-    if name == "003":
-        tables = {"002": more}
-        monkeypatch.setattr(ledger, "_table", lambda file: right(file) | tables.get(file, {}))
+    """A table gets more keys, or loses all of them."""
+    right = ledger._table
+    more = {key: {"claim": "", "verdict": "proven"} for key in keys or ()}
+    changed = {**right(name), **more} if keys else {}
+    monkeypatch.setattr(ledger, "_table", lambda file: changed if file == name else right(file))
     with pytest.raises(ValueError, match=message):
         ledger.claims.__wrapped__()
 
@@ -79,106 +87,88 @@ def test_verdicts_follow_from_facts() -> None:
         ledger.proven()
 
 
-def test_a_wrong_nu_is_not_accepted_as_the_correction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: with the printed function as the derived one, the correction fails."""
-    monkeypatch.setattr(
-        proportional_limit, "nu", lambda rho, p, q: (p + q) ** 2 * proportional_limit.ARC
-    )
-    assert turned("relu-nu-printed")
-
-
-def test_a_wrong_tensor_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: the tensor at 0 with one entry doubled."""
-    right = proportional_limit.differentiated_tensor
-
-    def wrong(order: int, tokens: int) -> Any:
-        tensor = right(order, tokens).as_mutable()
-        tensor[(0,) * (order + 1)] *= 2
-        return tensor
-
-    monkeypatch.setattr(proportional_limit, "differentiated_tensor", wrong)
-    assert turned("softmax-first-derivatives")
-
-
-def test_a_wrong_energy_changes_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: the sum of squares with a wrong factor."""
-    right = particles.energy_rate
-
-    def wrong(count: int, unnormalised: bool) -> Any:
-        rate, squares = right(count, unnormalised)
-        return rate, 2 * squares
-
-    monkeypatch.setattr(particles, "energy_rate", wrong)
-    for key in ("energy-derivative-usa", "energy-derivative-sa"):
-        assert turned(key), key
-
-
-@pytest.mark.parametrize("name", ["drift", "bracket"])
-def test_a_wrong_law_of_random_values_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: d + 1 in place of d, in the drift or in the bracket alone."""
-    right = getattr(random_layers, name)
-
-    def wrong(*arguments: Any) -> Any:
-        return right(*arguments).subs(random_layers.D, random_layers.D + 1)
-
-    monkeypatch.setattr(random_layers, name, wrong)
-    assert turned("random-values-limit")
-    assert turned("random-values-two-tokens")
-
-
-def test_another_threshold_of_the_antipode_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: d - 1 in place of d - 2 in the slope of the scale density."""
-    slope = random_layers.SLOPE + random_layers.APART
-    monkeypatch.setattr(random_layers, "SLOPE", slope)
-    assert turned("random-values-antipode")
-
-
-def test_the_factor_equation_is_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: the limit with two heads has another law than the equation for F."""
-    right = proportional_limit.derive
-    monkeypatch.setattr(
-        proportional_limit, "derive", lambda _block, m: right(ShapedAttention(heads=2), m)
-    )
-    assert not proportional_limit.factor_equation_holds(2)
-
-
-def test_wrong_heads_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: the closed form of one head more than the block has."""
-    right = proportional_limit.expected
-
-    def wrong(layer: Any, algebra: Any) -> Any:
-        return right(ShapedAttention(heads=layer.heads + 1), algebra)
-
-    monkeypatch.setattr(proportional_limit, "expected", wrong)
-    assert turned("attention-limit-heads")
-
-
-def test_a_wrong_order_of_eigenvalues_is_seen() -> None:
-    """Negative control: with a negative difference the gap is no sum of squares."""
-    h, x = symbols("h x")
-    assert bilinear_forms._has_nonnegative_coefficients(h * x**2)
-    assert not bilinear_forms._has_nonnegative_coefficients(-h * x**2)
-
-
-def test_ablations_that_have_a_limit_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: were there a limit without centring, the verdict would turn."""
-    monkeypatch.setattr(proportional_limit, "_has_limit", lambda _block: True)
-    assert turned("three-modifications-needed")
-
-
-def test_tables() -> None:
-    entry = judge(named("relu-nu-printed"))
-    text = as_text(entry)
-    assert text.startswith("FALSE  relu-nu-printed\n")
-    assert "instead Both signs are wrong" in text
-    changed = Entry(replace(entry.claim, expected=Verdict.PROVEN), entry.finding)
+def test_claims_in_print() -> None:
+    false = next(judge(claim) for claim in claims() if claim.key == "relu-nu-printed")
+    imprecise = next(judge(claim) for claim in claims() if claim.key == "courant-fischer-svd")
+    changed = Entry(replace(false.claim, expected=Verdict.PROVEN), false.finding)
+    assert as_text(false).startswith("FALSE  relu-nu-printed\n")
+    assert "instead Both signs are wrong" in as_text(false)
     assert "VERDICT CHANGED: proven is on record" in as_text(changed)
     assert "VERDICTS CHANGED: relu-nu-printed" in summary([changed])
-    assert summary([entry]) == "1 claim: 1 false; no verdict has changed"
-    printed = judge(named("courant-fischer-svd"))
-    text = summary([entry, printed])
+    assert summary([false]) == "1 claim: 1 false; no verdict has changed"
+    text = summary([false, imprecise])
     assert text.startswith("2 claims: 1 imprecise, 1 false; ")
     assert text.endswith("\n1 of these are statements of the notes: 1 imprecise")
-    table = as_latex([entry, changed])
-    assert table.startswith(r"\begin{longtable}")
-    assert r"\textbf{changed}" in table
+    assert r"\textbf{changed}" in as_latex([false, changed])
+
+
+def test_claims_are_selected_by_source_and_line() -> None:
+    assert {claim for source in SOURCES for claim in select(source)} == set(claims())
+    assert [claim.key for claim in select("003:95")] == ["svd-terms-orthogonal"]
+    assert select("3:95") == select("003:95")
+    assert select("4:96-104") == select("004:100")
+    assert set(select("004:360-361")) == {*select("004:360"), *select("004:361")}
+    assert select("003:1-95") == select("003")
+
+
+test_no_such_source = refused(
+    ("005", "source must be one of 000, "),
+    ("exact-laws:3", "source must be one of 000, "),
+    ("003:96", "source must name lines from 1 to 95 of 003; got '003:96'"),
+    ("4:9-8", "source must name lines from 1 to .* of 004; got '4:9-8'"),
+    by=select,
+)
+
+
+# The lines of the notes.
+
+
+def test_every_line_of_the_notes_is_in_one_row_and_every_statement_has_its_claim() -> None:
+    assert problems(notes()) == []
+
+
+TEXT = "# Title\n\nOne is $1 = 1$.\nTwo is\n$2 = 3$,\n\nas everybody knows.\n"
+CLAIM = Claim(
+    key="two",
+    source="900",
+    statement="Two is three.",
+    expected=Verdict.NOT_JUDGED,
+    check=None,
+    passages=(Passage.at("900:4-5", "2=3"),),
+)
+
+
+@pytest.fixture
+def numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[dict[Passage, str], Path]:
+    """What is on the lines of a document of seven lines that state nothing, and its folder."""
+    silent = {Passage("900", 1, 1): "title", Passage("900", 3, 3): "definition of one"}
+    silent |= {Passage("900", 7, 7): "rhetoric"}
+    whole = hashlib.sha256(TEXT.encode()).hexdigest()
+    document = Document("900", "Numbers", 7, frozenset({2, 6}), whole, silent)
+    monkeypatch.setattr(ledger, "DOCUMENTS", {"900": document})
+    (tmp_path / "900_numbers.txt").write_text(TEXT, encoding="utf-8")
+    return silent, tmp_path
+
+
+def test_what_is_incomplete_is_seen(numbers: tuple[dict[Passage, str], Path]) -> None:
+    """A claim, a line of its passage or of those that state nothing is missing or there twice."""
+    silent, _ = numbers
+    assert problems([CLAIM]) == []
+    assert problems([]) == ["900:4: in 0 passages", "900:5: in 0 passages"]
+    elsewhere = replace(CLAIM, passages=(Passage.at("900:4"), Passage.at("900:7")))
+    assert problems([elsewhere]) == ["900:5: in 0 passages", "900:7: in 2 passages"]
+    silent.popitem()
+    assert problems([CLAIM]) == ["900:7: in 0 passages"]
+
+
+def test_another_text_is_seen(numbers: tuple[dict[Passage, str], Path]) -> None:
+    """A formula is not printed, and a document was edited."""
+    _, folder = numbers
+    assert problems_with_documents([CLAIM], folder) == []
+    misquoted = replace(CLAIM, passages=(Passage.at("900:4-5", "2=2"),))
+    assert problems_with_documents([misquoted], folder) == ["two: 2=2 is not printed at 900:4-5"]
+    (folder / "900_numbers.txt").write_text(TEXT.replace("One", "Uno"), encoding="utf-8")
+    found = problems_with_documents([CLAIM], folder)
+    assert found == ["900: 900_numbers.txt is another document"]
+    with pytest.raises(FileNotFoundError, match="has no file whose name begins with 900"):
+        problems_with_documents([CLAIM], folder / "nowhere")

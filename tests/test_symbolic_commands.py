@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,8 +14,11 @@ from sympy import expand, sympify
 import symbolic as sy
 from symbolic import commands
 from symbolic import proof as proof_module
-from symbolic.claims.ledger import Verdict, claims
+from symbolic.claims import ledger
+from symbolic.claims.ledger import Verdict, claims, notes
 from symbolic.commands import main
+
+ROOT = Path(__file__).parents[1]
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -23,16 +27,10 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_derive_prints_drift_diffusion_and_proof() -> None:
-    status, text = run("derive", "--block", "attention", "--tokens", "2")
-    assert status == 0
-    assert "b[0,0] = gamma**2/(16*tau_0**2) * V[0,0]*(V[0,0] - 2*V[0,1] + V[1,1])**2" in text
-    assert "Sigma[0,1;0,1] = " in text
-    assert text.rstrip().endswith("zero polynomial")
-    assert max(map(len, text.splitlines())) <= 104
+# derive
 
 
-def test_derive_as_latex() -> None:
+def test_drift_and_diffusion_as_latex() -> None:
     status, text = run("derive", "--block", "attention", "--tokens", "3", "--latex")
     assert status == 0
     assert text.count(r"\begin{align*}") == text.count(r"\end{align*}") == 2
@@ -40,19 +38,18 @@ def test_derive_as_latex() -> None:
     assert "% proven: 45 entries" in text
 
 
-LAYERS = [
-    ("attention", "causal", [sy.ShapedAttention(mask="causal")]),
-    ("mlp", "full", [sy.ShapedMLP()]),
-    ("transformer", "full", [sy.ShapedAttention(), sy.ShapedMLP()]),
-]
-
-
-@pytest.mark.parametrize(("block", "mask", "layer"), LAYERS)
+@pytest.mark.parametrize(
+    ("options", "layer", "tokens"),
+    [
+        ("attention --tokens 3 --mask causal", [sy.ShapedAttention(mask="causal")], 3),
+        ("transformer --tokens 2", [sy.ShapedAttention(), sy.ShapedMLP()], 2),
+    ],
+)
 def test_the_printed_terms_add_up_to_the_coefficients(
-    block: str, mask: str, layer: list[sy.Block]
+    options: str, layer: list[sy.Block], tokens: int
 ) -> None:
     """Read the text output back: every printed entry is the derived coefficient."""
-    _, text = run("derive", "--block", block, "--tokens", "3", "--all", "--mask", mask)
+    _, text = run("derive", "--all", "--block", *options.split())
     entries: dict[str, str] = {}
     name = ""
     for line in text.partition("Closed form")[0].splitlines():
@@ -62,8 +59,8 @@ def test_the_printed_terms_add_up_to_the_coefficients(
             entries[name] = rest
         elif line.startswith("      ") and name:
             entries[name] += " " + stripped
-    limit = sy.derive(layer, 3)
-    assert len(entries) == 6 + 21
+    limit = sy.derive(layer, tokens)
+    assert len(entries) == {2: 3 + 6, 3: 6 + 21}[tokens]
     symbols = {str(s): s for s in limit.drift.free_symbols | limit.diffusion.free_symbols}
     symbols["V"] = limit.algebra.v_expressions
     for name, printed in entries.items():
@@ -77,58 +74,37 @@ def test_the_printed_terms_add_up_to_the_coefficients(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("options", "expected"),
     [
-        (("--block", "mlp", "--tokens", "2"), "b[0,1] = gamma**2*(c_minus - c_plus)**2 * "),
-        (("--block", "transformer", "--tokens", "2"), "proven: 13 entries"),
-        (("--block", "transformer", "--tokens", "2", "--output-projection"), "proven: 13"),
-        (("--block", "attention", "--tokens", "2", "--heads", "2", "--biases"), "s_Q"),
-        (("--block", "attention", "--tokens", "2", "--correction"), "b1[0,0] = -gamma**2/(32*tau"),
-        (
-            ("--block", "attention", "--tokens", "2", "--output-projection"),
-            "4*gamma**2 * V[0,0]**2",
-        ),
-        (("--block", "attention", "--tokens", "7", "--points", "1"), "true at 1 random rational V"),
+        ("attention --tokens 2", "b[0,0] = gamma**2/(16*tau_0**2) * V[0,0]*(V[0,0] - 2*V[0,1]"),
+        ("transformer --tokens 2 --output-projection", "proven: 13 entries"),
+        ("attention --tokens 2 --heads 2 --biases", "s_Q"),
+        ("attention --tokens 2 --correction", "b1[0,0] = -gamma**2/(32*tau"),
+        ("attention --tokens 6 --points 1", "true at 1 random rational V"),
     ],
 )
-def test_derive_variants(arguments: tuple[str, ...], expected: str) -> None:
-    status, text = run("derive", *arguments)
+def test_options_of_derive(options: str, expected: str) -> None:
+    status, text = run("derive", "--block", *options.split())
     assert status == 0, text
     assert expected in text
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("options", "message"),
     [
-        (
-            ("--block", "rnn", "--tokens", "2"),
-            "block must be one of attention, mlp, transformer; got 'rnn'",
-        ),
-        (("--block", "attention", "--tokens", "6"), "tokens must be at most 5"),
-        (
-            ("--block", "attention", "--tokens", "2", "--mask", "banded"),
-            "mask must be full or causal",
-        ),
-        (("--block", "attention", "--tokens", "2", "--no-centring"), "no limit: the mean of"),
-        (
-            ("--block", "attention", "--tokens", "2", "--temperature-power", "p"),
-            "a rational number",
-        ),
-        (("--block", "transformer", "--tokens", "2", "--correction"), "for a single block"),
-        (("--block", "attention", "--tokens", "2", "--points", "1", "--latex"), "points: with"),
-        (
-            ("--block", "attention", "--tokens", "2", "--points", "1", "--temperature-power", "1"),
-            "points: there is no closed form to compare with",
-        ),
-        (("--block", "mlp", "--tokens", "2", "--heads", "2"), "no effect with --block mlp"),
-        (("--block", "mlp", "--tokens", "2", "--mask", "causal"), "no effect with --block mlp"),
+        ("attention --tokens 6", "tokens must be at most 5"),
+        ("attention --tokens 2 --mask banded", "'banded' is not one of 'full', 'causal'"),
+        ("attention --tokens 2 --no-centring", "no limit: the mean of"),
+        ("transformer --tokens 2 --correction", "for a single block"),
+        ("attention --tokens 2 --points 1 --latex", "points: with"),
+        ("attention --tokens 2 --points 1 --temperature-power 1", "no closed form to compare"),
+        ("mlp --tokens 2 --heads 2", "no effect with --block mlp"),
     ],
 )
-def test_bad_arguments_exit_with_two(arguments: tuple[str, ...], message: str) -> None:
-    status, text = run("derive", *arguments)
+def test_bad_arguments_exit_with_two(options: str, message: str) -> None:
+    status, text = run("derive", "--block", *options.split())
     assert status == 2
     assert message in text
-    assert "Traceback" not in text
 
 
 def test_a_disproof_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,32 +121,54 @@ def test_a_disproof_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "DISPROVED: diffusion entry (0, 0)" in text
 
 
-def test_expand() -> None:
+# expand
+
+
+def test_terms_and_matrices_of_the_expansion() -> None:
     status, text = run("expand", "--order", "2", "--tokens", "2")
     assert status == 0
     assert "degree 1, order n^-(1/2): (x - mu[1])/m" in text
     assert "(noise of order 1/sqrt n); mean of order 1/n (drift)" in text
+    assert "  row 0: G[0,0]/(4*tau_0) - G[0,1]/(4*tau_0), " in text
     assert "a limit exists" in text
-    status, text = run("expand", "--order", "1", "--no-centring")
-    assert status == 0
+    text = run("expand", "--order", "1", "--no-centring")[1]
     assert "kills the limit; the centring removes it" in text
     assert "no limit: the mean" in text
     assert run("expand", "--order", "-1")[0] == 2
-    assert (
-        "tokens must be at most 8 to print matrices; got 9"
-        in run("expand", "--order", "1", "--tokens", "9")[1]
-    )
 
 
-def test_claims() -> None:
-    status, text = run("claims", "--only", "softmax")
+# claims
+
+
+def test_claims_by_key_source_and_verdict() -> None:
+    status, text = run("claims", "--only", "ReLU-nu")
     assert status == 0
-    assert "FALSE  softmax-second-derivative" in text
+    assert "FALSE  relu-nu-printed" in text
     assert "no verdict has changed" in text
-    status, text = run("claims", "--only", "ReLU", "--latex")
-    assert status == 0
-    assert r"\begin{longtable}" in text
-    assert run("claims", "--only", "nothing")[0] == 2
+    assert r"\begin{longtable}" in run("claims", "--only", "ReLU-nu", "--latex")[1]
+    status, text = run("claims", "--source", "003:95")
+    assert (status, text.split("\n")[0]) == (0, "PROVEN  svd-terms-orthogonal  003:95")
+    text = run("claims", "--source", "003:76-89", "--verdict", "FALSE")[1]
+    heads = [line for line in text.split("\n") if line and not line.startswith(" ")]
+    assert len(heads) > 1
+    assert all(head.startswith("FALSE  ") for head in heads[:-1])
+    nothing = "003:1 states nothing: heading\n003:2 is blank\n"
+    assert run("claims", "--source", "003:1-2") == (0, nothing)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--only nothing",
+        "--source 005",
+        "--verdict wrong",
+        f"--notes {ROOT}",
+        "--coverage --latex",
+        f"--coverage --notes {ROOT}",
+    ],
+)
+def test_bad_options_of_claims_exit_with_two(options: str) -> None:
+    assert run("claims", *options.split())[0] == 2
 
 
 def test_a_changed_verdict_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,29 +176,38 @@ def test_a_changed_verdict_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> No
     first, *rest = claims()[:3]
     changed = (replace(first, expected=Verdict.FALSE), *rest)
     monkeypatch.setattr(commands, "claims", lambda: changed)
-    for options in ((), ("--latex",)):
-        status, text = run("claims", *options)
-        assert status == 1
-        assert "changed" in text.lower()
+    status, text = run("claims")
+    assert status == 1
+    assert "CHANGED" in text
+
+
+def test_coverage_ends_with_its_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: a line that states nothing is in no passage."""
+    monkeypatch.setattr(commands, "judge_all", lambda chosen: map(as_recorded, chosen))
+    status, text = run("claims", "--coverage")
+    last = text.rstrip("\n").split("\n")[-1]
+    assert status == 0
+    assert last.startswith(f"{len(notes())} statements at ")
+    assert last.endswith("; complete")
+    document = ledger.DOCUMENTS["003"]
+    monkeypatch.setitem(ledger.DOCUMENTS, "003", replace(document, silent={}))
+    status, text = run("claims", "--coverage")
+    assert status == 1
+    assert "003:1: in 0 passages\n" in text
+    assert "INCOMPLETE" in text.rstrip("\n").split("\n")[-1]
+
+
+def as_recorded(claim: ledger.Claim) -> ledger.Entry:
+    return ledger.Entry(claim, ledger.Finding(claim.expected))
 
 
 def test_symbolic_needs_no_torch() -> None:
     """The engine, the ledger and the commands import sympy and click, and nothing heavier."""
     code = (
-        "import sys, symbolic, symbolic.claims, symbolic.commands; "
+        "import sys, symbolic, symbolic.claims, symbolic.__main__; "
         "print([m for m in ('torch', 'numpy', 'scipy', 'shaped_attention') if m in sys.modules])"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
-
-
-def test_it_runs_as_a_module() -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "symbolic", "derive", "--block", "attention", "--tokens", "1"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "b[0,0] = 0" in result.stdout

@@ -1,4 +1,4 @@
-"""Recursions without a limit, and arguments that the engine refuses."""
+"""Recursions without a limit, and what the engine refuses."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from sympy import Matrix, Rational, Symbol, expand
 
 import symbolic as sy
+from symbolic.activations import SmoothMLP
 from symbolic.algebra import Algebra
-from symbolic.claims.proportional_limit import ExplicitHeads
 from symbolic.names import GAMMA
 from tests.refusals import refused
-from tests.test_symbolic_limit import MASK, LinearAttention
+from tests.test_symbolic_limit import LinearAttention
 
 
 class Careless(sy.Block):
@@ -25,12 +25,9 @@ class Careless(sy.Block):
         series = sy.skip_only(algebra, algebra[1], order)
         mistakes = {
             "field": lambda: algebra.field(LinearAttention.scores),
-            "symbol": lambda: algebra[GAMMA],
             "factor": lambda: series * GAMMA,
-            "none": lambda: None,
             "matrix": lambda: sy.Recursion(series, algebra.v),
             "sum": lambda: series + 1,  # type: ignore[operator]
-            "coefficient": lambda: sy.Series({0: algebra[0]}, order),
         }
         return mistakes[self.mistake]()
 
@@ -67,10 +64,9 @@ def test_a_recursion_without_a_limit(block: sy.Block, message: str) -> None:
         sy.derive(block, 2)
 
 
-@pytest.mark.parametrize("power", ["2/3", "3/5"])
-def test_no_correction_between_the_orders(power: str) -> None:
+def test_no_correction_between_the_orders() -> None:
     """tau = tau_0 sqrt(n_k) n^(2/3): the next order of the mean is n^(-4/3), not n^-2."""
-    block = sy.ShapedAttention(temperature_power=power)
+    block = sy.ShapedAttention(temperature_power="2/3")
     with pytest.raises(sy.NoLimitError, match="no correction of order 1/n"):
         sy.drift_correction(block, 2)
 
@@ -97,72 +93,64 @@ def test_the_normalisation_is_not_needed_when_the_slopes_cancel() -> None:
     assert expand(sy.derive(block, 2).drift[0, 0] - GAMMA**2 * v[0, 0]) == 0
 
 
-test_bad_arguments = refused(
+test_arguments = refused(
     (lambda: sy.derive(sy.ShapedAttention(), 0), "tokens must be an integer >= 1; got 0"),
     (lambda: sy.derive([], 2), r"layer must be a symbolic block or a sequence.*; got \[\]"),
-    (lambda: sy.derive("attention", 2), "layer must be a symbolic block.*; got 'attention'"),  # type: ignore[arg-type]
     (
-        lambda: sy.derive(sy.ShapedAttention(gamma="V[0,0]"), 2),
-        r"V\[0,0\], which names an entry of V",
+        lambda: sy.derive(sy.ShapedAttention(), 2, at=Matrix([[1, 2], [3, 1]])),
+        "at must be a symmetric 2 x 2 matrix of rational numbers; got",
     ),
-    (
-        lambda: sy.derive(sy.ShapedMLP(), 2).diffusion_entry((0, 5), (0, 0)),
-        r"pair must be two tokens in \[0, 2\); got \(0, 5\)",
-    ),
-    (lambda: sy.derive(Careless("field"), 2), "field 'G' is unknown; .* in its `fields`"),
-    (lambda: sy.derive(Careless("symbol"), 2), "declared in its `generators`"),
-    (lambda: sy.derive(Careless("factor"), 2), r"algebra\[...\] makes one"),
-    (lambda: sy.derive(Careless("none"), 2), "must return a Recursion; it returned a NoneType"),
-    (lambda: sy.derive(Careless("matrix"), 2), "branch must be a Series, .* it is a DomainMatrix"),
-    (lambda: sy.derive(Careless("sum"), 2), "cannot be added to a series"),
-    (lambda: sy.derive(Careless("coefficient"), 2), "the coefficient of the power 0 is a"),
     (lambda: sy.prove(sy.ShapedAttention(), 6), "tokens must be at most .*; got 6"),
-    (lambda: sy.check_at_points(sy.ShapedAttention(), 13), "tokens must be at most 12.*; got 13"),
-    (
-        lambda: sy.check_at_points(sy.ShapedAttention(), 2, points=0),
-        "points must be an integer.*; got 0",
-    ),
+    (lambda: sy.drift_correction([sy.ShapedMLP()], 2), "block must be one symbolic block"),  # type: ignore[arg-type]
+)
+
+test_blocks = refused(
     (lambda: sy.ShapedAttention(heads=0), "heads must be an integer >= 1; got 0"),
     (
         lambda: sy.ShapedAttention(gamma=0.5),
         "gamma must be a symbol or an exact rational.*; got 0.5",
     ),
     (
+        lambda: sy.ShapedAttention(gamma=2),
+        r"gamma must be a symbol or a rational number in \[0, 1\]; got 2",
+    ),
+    (
         lambda: sy.ShapedAttention(tau0=0),
         "tau0 must be a symbol or an exact rational number > 0.*; got 0",
     ),
-    (lambda: sy.ShapedAttention(mask="upper"), "mask must be None, 'causal' or.*; got 'upper'"),
     (
-        lambda: sy.derive(sy.ShapedAttention(mask=MASK), 2),
-        r"mask must have shape \(2, 2\); got \(3, 3\)",
+        lambda: sy.derive(sy.ShapedAttention(mask="upper"), 2),
+        "mask must be None, 'causal' or.*; got 'upper'",
+    ),
+    (
+        lambda: sy.ShapedAttention(centre=[[1, 0], [Rational(1, 3), Rational(1, 3)]]),
+        "sum to 1; row 1 of 2 entries sums to 2/3",
+    ),
+    (
+        lambda: sy.ShapedAttention(mask="causal", centre=[[1, 0], [0, 1]]),
+        "mask must be None with a centre",
+    ),
+    (
+        lambda: sy.derive(sy.ShapedAttention(centre=[[1, 0], [0, 1]]), 3),
+        r"centre must have shape \(3, 3\); got \(2, 2\)",
     ),
     (
         lambda: sy.drift_correction(sy.ShapedMLP(), 2),
         "the MLP is expanded to order 1/n only; got order=2",
     ),
     (
-        lambda: sy.ShapedAttention(gamma=2),
-        r"gamma must be a symbol or a rational number in \[0, 1\]; got 2",
+        lambda: sy.drift_correction(SmoothMLP(), 1),
+        "the MLP is expanded to order 1/n only; got order=2",
     ),
-    (
-        lambda: sy.ShapedAttention(query_bias=-5),
-        "query_bias must be a symbol or an exact rational.*; got -5",
-    ),
-    (
-        lambda: sy.ShapedAttention(key_size=0),
-        "key_size must be a symbol or an exact rational.*; got 0",
-    ),
-    (
-        lambda: sy.derive(sy.ShapedAttention(), 2, at=Matrix([[1, 2], [2, 1]])),
-        "at must be a symmetric positive semidefinite 2 x 2 matrix of rational numbers; got",
-    ),
-    (lambda: sy.drift_correction([sy.ShapedMLP()], 2), "block must be one symbolic block"),  # type: ignore[arg-type]
+)
+
+test_recursions_with_a_mistake = refused(
+    (lambda: sy.derive(Careless("field"), 2), "field 'G' is unknown; .* in its `fields`"),
+    (lambda: sy.derive(Careless("factor"), 2), r"algebra\[...\] makes one"),
+    (lambda: sy.derive(Careless("matrix"), 2), "branch must be a Series, .* it is a DomainMatrix"),
+    (lambda: sy.derive(Careless("sum"), 2), "cannot be added to a series"),
     (lambda: sy.drift_correction(ShortSeries(), 2), "its skip is cut after the power 1"),
     (lambda: sy.derive(RandomSkip(), 2), "heads=2: the skip depends on a field"),
-    (
-        lambda: ExplicitHeads(2, output_projection=True),
-        "heads must be a square number with an output projection; got 2",
-    ),
     (lambda: sy.Series({-1: Algebra(1).v}, 1), "power must be a power >= 0 of 1/n; got -1"),
     (lambda: Algebra(1)[Symbol("x")], "x is not a polynomial in the generators"),
 )

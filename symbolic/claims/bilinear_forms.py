@@ -14,6 +14,7 @@ from sympy import (  # isort: skip
     exp, expand, eye, limit, ones, oo, pi, simplify, sqrt, symbols, zeros,
 )  # fmt: skip
 
+from symbolic.algebra import symbolic_covariance
 from symbolic.claims.ledger import Finding, Verdict, imprecise, proven, refuted, tested
 from symbolic.claims.particles import XX, XY, YY, projected, projected_square
 from symbolic.claims.proportional_limit import Z, values
@@ -84,12 +85,10 @@ def quotient(x: Matrix, form: Matrix) -> Expr:
 def rayleigh_quotient() -> Finding:
     t, x = Symbol("t", positive=True), MatrixSymbol("x", SIZE, 1)
     entries, form = Matrix(symbols("x_1:4", positive=True)), Matrix(3, 3, symbols("a_1:10"))
-    length = sqrt((entries.T * entries)[0])
     return proven(
         ((t * x).T * FORM * (t * x)).doit() == t**2 * x.T * FORM * x,
         ((t * x).T * (t * x)).doit() == t**2 * x.T * x,
         simplify(quotient(t * entries, form) - quotient(entries, form)) == 0,
-        simplify((entries.T * form * entries)[0] / length**2 - quotient(entries, form)) == 0,
     )
 
 
@@ -501,13 +500,10 @@ def coefficients_of_a_step(length: Expr) -> tuple[Expr, Expr]:
 
 
 def sphere_invariant() -> Finding:
-    tangent = XY - XY * XX
     return proven(
         coefficients_of_a_step(Rational(1)) == (-XY, 1),
-        expand(tangent).subs(XX, 1) == 0,
+        expand(XY - XY * XX - XY * (1 - XX)) == 0,
         expand(projected_square().subs(XX, 1) - (YY - XY**2)) == 0,
-        expand(2 * tangent).subs(XX, 1) == 0,
-        expand(2 * tangent - 2 * XY * (1 - XX)) == 0,
     )
 
 
@@ -658,8 +654,7 @@ def weights(count: int) -> list[Expr]:
 
 def defect_of_the_mean(count: int) -> Expr:
     """Return sum p |x|^2 - |sum p x|^2 - (1/2) sum p_i p_j |x_i - x_j|^2 for weights of sum 1."""
-    p, pairs = weights(count), list(product(range(count), repeat=2))
-    c = Matrix(count, count, lambda i, j: Symbol(f"c_{min(i, j)}{max(i, j)}", real=True))
+    p, pairs, c = weights(count), [*product(range(count), repeat=2)], symbolic_covariance(count)
     mean = sum(p[i] * p[j] * c[i, j] for i, j in pairs)
     spread = sum(p[i] * p[j] * (c[i, i] + c[j, j] - 2 * c[i, j]) / 2 for i, j in pairs)
     return expand(sum(p[i] * c[i, i] for i in range(count)) - mean - spread)

@@ -567,11 +567,11 @@ def explosion_threshold_many_tokens() -> Finding:
     margin = simplify((stated - HALF) * 4 * GAMMA**2 * (m - 1))
     example = one_live_token(Rational(1, 3), 1).ratio.subs(GAMMA, 1)
     return refuted(
-        claim_fails=has_law(LiveToken(), one_live_token(SHARE, 1), ONE, 1) and bool(example > HALF),
+        claim_fails=has_law(LiveToken(), one_live_token(SHARE, 1), ONE, 1)
+        and example == Rational(5, 8),
         # gamma^2 = 1 - slack <= 1.
         correction_holds=vanishes(one_live_token(1 / m, heads).ratio - stated)
         and expand(margin.subs(GAMMA**2, 1 - slack)).is_positive,
-        witness=f"m = 3, H = 1, gamma = 1, V_0 = e_1 e_1^T: gamma^2 > H/2, but a = {example} > 1/2",
     )
 
 

@@ -13,9 +13,9 @@ import hashlib
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -60,7 +60,7 @@ class Passage:
     document: str
     first: int
     last: int
-    formulas: tuple[str, ...] = ()
+    formulas: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def at(cls, place: str, *formulas: str) -> Passage:
@@ -70,9 +70,9 @@ class Passage:
         return cls(document, int(first), int(last or first), formulas)
 
     @property
-    def lines(self) -> Passage:
-        """The passage without its formulas."""
-        return Passage(self.document, self.first, self.last)
+    def numbers(self) -> range:
+        """The numbers of the lines."""
+        return range(self.first, self.last + 1)
 
     def overlaps(self, other: Passage) -> bool:
         """Return whether the two have a line in common."""
@@ -97,7 +97,7 @@ class Claim:
     """A row of a table, with the function that checks it.
 
     `latex` and `instead_latex` are the formulas of a claim that the notes do not print; the
-    passages of the others quote them. `witness` is that of the row, unless the check returns one,
+    passages of the others quote them. `witness` is that of the row, unless a fact fails,
     `why` the reason in one line, and `test` the test in ``tests/`` that shows it. `method` says how
     a proven claim is: "proven" if the machine does the whole, for symbolic sizes, and "identities
     verified" if the words of the witness carry the last step.
@@ -135,17 +135,17 @@ def _in_dollars(quotation: str) -> str:
     return f"${quotation}$"
 
 
-def proven(*identities: bool, witness: str = "") -> Finding:
+def proven(*identities: bool) -> Finding:
     """Return PROVEN if every identity holds, FALSE otherwise."""
-    return _all(Verdict.PROVEN, witness, identities)
+    return _all(Verdict.PROVEN, identities)
 
 
-def tested(*cases: bool, witness: str = "") -> Finding:  # noqa: PT028
+def tested(*cases: bool) -> Finding:
     """Return TESTED if every case holds, FALSE otherwise."""
-    return _all(Verdict.TESTED, witness, cases)
+    return _all(Verdict.TESTED, cases)
 
 
-def refuted(claim_fails: bool, correction_holds: bool, witness: str = "") -> Finding:
+def refuted(claim_fails: bool, correction_holds: bool) -> Finding:
     """Return FALSE if the claim fails at the counterexample and the corrected statement holds.
 
     A claim that does not fail counts as tested. A correction that does not hold raises
@@ -153,39 +153,31 @@ def refuted(claim_fails: bool, correction_holds: bool, witness: str = "") -> Fin
     """
     if not correction_holds:
         raise ArithmeticError("the corrected statement does not hold")
-    return Finding(Verdict.FALSE if claim_fails else Verdict.TESTED, witness)
+    return Finding(Verdict.FALSE if claim_fails else Verdict.TESTED)
 
 
-def imprecise(part_that_holds: bool, part_that_fails: bool, witness: str = "") -> Finding:
+def imprecise(part_that_holds: bool, part_that_fails: bool) -> Finding:
     """Return IMPRECISE if one part holds and one fails, TESTED if all holds, FALSE otherwise."""
     if part_that_holds and part_that_fails:
-        return Finding(Verdict.IMPRECISE, witness)
-    return Finding(Verdict.TESTED if part_that_holds else Verdict.FALSE, witness)
+        return Finding(Verdict.IMPRECISE)
+    return Finding(Verdict.TESTED if part_that_holds else Verdict.FALSE)
 
 
-def _all(verdict: Verdict, witness: str, facts: tuple[bool, ...]) -> Finding:
+def _all(verdict: Verdict, facts: tuple[bool, ...]) -> Finding:
     if not facts:
         raise ValueError("facts=(): at least one computed fact is needed")
-    failures = [k + 1 for k, fact in enumerate(facts) if not fact]
-    if failures:
-        return Finding(Verdict.FALSE, f"fact {failures[0]} of {len(facts)} fails")
-    return Finding(verdict, witness)
-
-
-@dataclass(frozen=True)
-class Row:
-    """Some lines of a document: their digest, and what is on them if they state nothing."""
-
-    passage: Passage
-    digest: str
-    content: str = ""
+    for k, fact in enumerate(facts, 1):
+        if not fact:
+            return Finding(Verdict.FALSE, f"fact {k} of {len(facts)} fails")
+    return Finding(verdict)
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document of the notes: title, number of lines, blank ones, digest of the whole, rows.
+    """A document of the notes, which is no part of the repository.
 
-    The document is no part of the repository. Its rows divide the lines that are not blank.
+    `silent` says what is on the lines that state nothing. Claims judge the others, unless they are
+    blank.
     """
 
     name: str
@@ -193,25 +185,32 @@ class Document:
     lines: int
     blank: frozenset[int]
     digest: str
-    rows: tuple[Row, ...]
+    silent: Mapping[Passage, str]
 
 
-def _numbers(text: str) -> Iterator[int]:
-    """Yield the numbers of ranges such as ``2 4-6``."""
-    for part in text.split():
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+_IDENTITIES = "identities verified"
+"""The verdict "proven" where words carry the last step."""
 
 
 def _table(name: str) -> dict[str, Any]:
-    return tomllib.loads((files("symbolic.claims") / f"{name}.toml").read_text(encoding="utf-8"))
+    """Return the rows of a table by their keys; those from one source are a table in the file."""
+    text = (files("symbolic.claims") / f"{name}.toml").read_text(encoding="utf-8")
+    rows: dict[str, Any] = {}
+    for key, row in tomllib.loads(text).items():
+        alone = key == "document" or "claim" in row
+        rows |= {key: row} if alone else {k: {"source": key, **inside} for k, inside in row.items()}
+    for row in rows.values():
+        if row.get("verdict") == _IDENTITIES:
+            row |= {"verdict": "proven", "method": _IDENTITIES}
+    return rows
 
 
 def _document(name: str) -> Document:
     table = _table(name)["document"]
-    rows = tuple(Row(Passage.at(f"{name}:{lines}"), *rest) for lines, *rest in table["rows"])
-    blank = frozenset(_numbers(table["blank"]))
-    return Document(name, table["title"], table["lines"], blank, table["digest"], rows)
+    silent = {Passage.at(f"{name}:{lines}"): what for lines, what in table["silent"].items()}
+    gaps = (Passage.at(f"{name}:{lines}") for lines in table["blank"].split())
+    blank = frozenset(n for gap in gaps for n in gap.numbers)
+    return Document(name, table["title"], table["lines"], blank, table["digest"], silent)
 
 
 DOCUMENTS = {name: _document(name) for name in NOTES_FILES}
@@ -236,12 +235,15 @@ def claims() -> tuple[Claim, ...]:
         and function.__module__ == module.__name__
         and not name.startswith("_")
     }
-    rows = [(name, key, row) for name in FILES for key, row in _table(name).items()]
-    rows = [x for x in rows if x[1] != "document"]
-    taken = Counter(_name(key) for _, key, _ in rows)
+    made = [
+        _claim(name, key, row, checks.get(_name(key)))
+        for name in FILES
+        for key, row in _table(name).items()
+        if key != "document"
+    ]
+    taken = Counter(_name(x.key) for x in made)
     wrong = [f"{name} is the key of {count} claims" for name, count in taken.items() if count > 1]
     wrong += [f"no claim has the check {name}" for name in checks.keys() - taken.keys()]
-    made = [_claim(name, key, row, checks.get(_name(key))) for name, key, row in rows]
     wrong += [
         f"{x.key} has no check"
         for x in made
@@ -249,8 +251,10 @@ def claims() -> tuple[Claim, ...]:
     ]
     if wrong:
         raise ValueError("; ".join(wrong))
-    notes = sorted((x for x in made if x.passages), key=lambda x: x.passages)
-    return (*notes, *(x for x in made if not x.passages))
+    return (
+        *sorted((x for x in made if x.passages), key=lambda x: x.passages),
+        *(x for x in made if not x.passages),
+    )
 
 
 def _name(key: str) -> str:
@@ -259,16 +263,12 @@ def _name(key: str) -> str:
 
 
 def _claim(name: str, key: str, row: Mapping[str, Any], check: Any) -> Claim:
-    given = {
-        "corrected": "instead", "corrected_latex": "instead_latex", "latex": "latex",
-        "why": "why", "witness": "witness", "test": "test", "method": "method",
-    }  # fmt: skip
-    words = {to: row[of] for to, of in given.items() if of in row}
-    passages = tuple(Passage.at(*place) for place in row.get("printed", ()))
-    source = row.get("source", name)
-    return Claim(
-        key, source, row["claim"], Verdict(row["verdict"]), check, passages=passages, **words
-    )
+    names = {"instead": "corrected", "instead_latex": "corrected_latex"}
+    words = {names.get(column, column): content for column, content in row.items()}
+    statement, verdict = words.pop("claim"), Verdict(words.pop("verdict"))
+    source, printed = words.pop("source", name), words.pop("printed", ())
+    passages = tuple(Passage.at(*place) for place in printed)
+    return Claim(key, source, statement, verdict, check, passages=passages, **words)
 
 
 def notes() -> tuple[Claim, ...]:
@@ -276,13 +276,9 @@ def notes() -> tuple[Claim, ...]:
     return tuple(x for x in claims() if x.passages)
 
 
-def _sources() -> Iterator[str]:
-    for name in FILES:
-        rows = [row for key, row in _table(name).items() if key != "document"]
-        yield from [name] if name in DOCUMENTS else (row.get("source", name) for row in rows)
-
-
-SOURCES = tuple(dict.fromkeys(_sources()))
+SOURCES = tuple(
+    dict.fromkeys(row.get("source", name) for name in FILES for row in _table(name).values())
+)
 """The names by which `select` knows the sources."""
 
 
@@ -297,7 +293,7 @@ def select(source: str) -> tuple[Claim, ...]:
     if source not in DOCUMENTS and source in SOURCES:
         return tuple(x for x in claims() if x.source == source and not x.passages)
     here = lines_of(source)
-    return tuple(claim for claim in notes() if any(map(here.overlaps, claim.passages)))
+    return tuple(x for x in notes() if any(map(here.overlaps, x.passages)))
 
 
 def lines_of(source: str) -> Passage:
@@ -308,19 +304,18 @@ def lines_of(source: str) -> Passage:
     ValueError
         If there is no such document or line.
     """
-    name, _, lines = source.partition(":")
-    name = name.zfill(3) if name.isdecimal() else name
-    if name not in DOCUMENTS:
+    match = re.fullmatch(r"(\d+)(?::(\d+)(?:-(\d+))?)?", source)
+    name = match[1].zfill(3) if match else ""
+    if match is None or name not in DOCUMENTS:
         raise ValueError(
             f"source must be one of {', '.join(SOURCES)}, or lines of the notes such as 003:95 "
             f"or 004:96-104; got {source!r}"
         )
     size = DOCUMENTS[name].lines
-    first, dash, last = (lines or f"1-{size}").partition("-")
-    numbers = [int(n) for n in (first, last if dash else first) if n.isdecimal()]
-    if len(numbers) < 2 or not 1 <= numbers[0] <= numbers[1] <= size:
+    first, last = int(match[2] or 1), int(match[3] or match[2] or size)
+    if not 1 <= first <= last <= size:
         raise ValueError(f"source must name lines from 1 to {size} of {name}; got {source!r}")
-    return Passage(name, numbers[0], numbers[1])
+    return Passage(name, first, last)
 
 
 @dataclass(frozen=True)
@@ -356,36 +351,25 @@ def judge_all(claims: Sequence[Claim]) -> Iterator[Entry]:
 
 
 def problems(claims: Sequence[Claim]) -> list[str]:
-    """Return what is incomplete: lines in no row or several, rows without their claim."""
-    result, judged = [], {x.lines for claim in claims for x in claim.passages}
+    """Return which lines are in no passage that claims judge or that states nothing, or in two."""
+    result: list[str] = []
+    judged = {x for claim in claims for x in claim.passages}
     for document in DOCUMENTS.values():
-        covered = Counter(
-            n for row in document.rows for n in range(row.passage.first, row.passage.last + 1)
-        )
-        for line in range(1, document.lines + 1):
-            if covered[line] == 0 and line not in document.blank:
-                result.append(f"{document.name}:{line}: in no row of the table")
-            if covered[line] > 1:
-                result.append(f"{document.name}:{line}: in {covered[line]} rows of the table")
-        for row in document.rows:
-            if bool(row.content) == (row.passage in judged):
-                what = "a claim judges it" if row.content else "no claim judges it"
-                result.append(f"{row.passage}: {what}")
-    known = {row.passage for document in DOCUMENTS.values() for row in document.rows}
-    return result + [f"{passage} is no row of the table" for passage in sorted(judged - known)]
-
-
-def digest(lines: Iterable[str]) -> str:
-    """Return the digest of some lines; blank ones and space at their ends do not count."""
-    text = "\n".join(line.strip() for line in lines if line.strip())
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+        passages = [*document.silent, *(x for x in judged if x.document == document.name)]
+        covered = Counter(n for passage in passages for n in passage.numbers)
+        result += [
+            f"{document.name}:{line}: in {covered[line]} passages"
+            for line in range(1, document.lines + 1)
+            if covered[line] > 1 or (covered[line] == 0 and line not in document.blank)
+        ]
+    return result
 
 
 def problems_with_documents(claims: Sequence[Claim], folder: Path) -> list[str]:
     """Return where table and claims differ from the documents in a folder.
 
-    The name of a document's file begins with its number. Its digest, its blank lines, the digest of
-    every row and the formulas that claims quote are compared.
+    The name of a document's file begins with its number. Its digest, its blank lines and
+    the formulas that claims quote are compared.
 
     Raises
     ------
@@ -404,10 +388,6 @@ def problems_with_documents(claims: Sequence[Claim], folder: Path) -> list[str]:
         blank = {k for k in range(1, document.lines + 1) if not "".join(lines[k - 1 : k]).strip()}
         if blank != document.blank:
             result.append(f"{document.name}: other lines are blank")
-        for row in document.rows:
-            text = lines[row.passage.first - 1 : row.passage.last]
-            if digest(text) != row.digest:
-                result.append(f"{row.passage}: the digest of these lines is {digest(text)}")
         result += [
             f"{claim.key}: {formula} is not printed at {passage}"
             for claim in claims

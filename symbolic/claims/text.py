@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import fill
 
-from symbolic.claims.ledger import DOCUMENTS, Claim, Entry, Passage, Row, Verdict, notes
+from symbolic.claims.ledger import DOCUMENTS, Claim, Document, Entry, Passage, Verdict, notes
 
 WIDTH = 96
 
@@ -92,45 +92,43 @@ def _escaped(text: str) -> str:
     return "".join(table.get(character, character) for character in text)
 
 
-def judging(row: Row) -> list[Claim]:
-    """Return the claims that judge the lines of a row."""
-    return [x for x in notes() if row.passage in (p.lines for p in x.passages)]
-
-
-def _rows() -> Iterator[tuple[Row, list[str]]]:
-    """Yield all rows of the notes, with the keys of their claims."""
-    for document in DOCUMENTS.values():
-        for row in document.rows:
-            yield row, [x.key for x in judging(row)]
+def by_passage(document: Document) -> dict[Passage, list[Claim]]:
+    """Return the claims that judge each passage of a document, in the order of the lines."""
+    found: dict[Passage, list[Claim]] = {passage: [] for passage in document.silent}
+    for claim in notes():
+        for passage in claim.passages:
+            if passage.document == document.name:
+                found.setdefault(passage, []).append(claim)
+    return {passage: found[passage] for passage in sorted(found)}
 
 
 def table(verdicts: Mapping[str, Verdict]) -> Iterator[str]:
     """Yield a line for each statement of the notes: place, verdict, claim, content."""
-    for row, keys in _rows():
-        for key in keys:
-            verdict = verdicts[key].value.upper() if key in verdicts else "NO SUCH CLAIM"
-            yield f"{row.passage!s:12} {verdict:22} {key}"
-        if not keys:
-            yield f"{row.passage!s:12} {'-':22} {row.content}"
+    for document in DOCUMENTS.values():
+        for passage, claims in by_passage(document).items():
+            for claim in claims:
+                yield f"{passage!s:12} {verdicts[claim.key].value.upper():22} {claim.key}"
+            if not claims:
+                yield f"{passage!s:12} {'-':22} {document.silent[passage]}"
 
 
 def without_statement(lines: Passage) -> Iterator[str]:
-    """Yield what is on the rows among these lines that state nothing, and which lines are blank."""
-    for row, keys in _rows():
-        if not keys and lines.overlaps(row.passage):
-            yield f"{row.passage} states nothing: {row.content}"
-    for line in sorted(DOCUMENTS[lines.document].blank):
+    """Yield what is on these lines where they state nothing, and which of them are blank."""
+    document = DOCUMENTS[lines.document]
+    for passage, content in document.silent.items():
+        if lines.overlaps(passage):
+            yield f"{passage} states nothing: {content}"
+    for line in sorted(document.blank):
         if lines.first <= line <= lines.last:
             yield f"{lines.document}:{line} is blank"
 
 
 def coverage_summary(verdicts: Mapping[str, Verdict]) -> str:
     """Return how many statements there are and how many have which verdict, in one line."""
-    keys = [key for _, some in _rows() for key in some]
-    counts = Counter(verdicts[key] for key in set(keys) if key in verdicts)
+    counts, places = Counter(verdicts.values()), sum(len(claim.passages) for claim in notes())
     parts = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict)
     lines = sum(document.lines - len(document.blank) for document in DOCUMENTS.values())
     return (
-        f"{len(set(keys))} statements at {len(keys)} places of {len(DOCUMENTS)} documents "
+        f"{len(verdicts)} statements at {places} places of {len(DOCUMENTS)} documents "
         f"({lines} lines): {parts}"
     )
