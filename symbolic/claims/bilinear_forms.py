@@ -16,7 +16,7 @@ from sympy import (  # isort: skip
 
 from symbolic.algebra import symbolic_covariance
 from symbolic.claims.ledger import Finding, Verdict, imprecise, proven, refuted, tested
-from symbolic.claims.particles import XX, XY, YY, projected, projected_square
+from symbolic.claims.particles import PROJECTED_SQUARE, XX, XY, YY, projected
 from symbolic.claims.proportional_limit import Z, values
 
 # The largest value of a quadratic form: the theorem of Courant and Fischer.
@@ -503,7 +503,7 @@ def sphere_invariant() -> Finding:
     return proven(
         coefficients_of_a_step(Rational(1)) == (-XY, 1),
         expand(XY - XY * XX - XY * (1 - XX)) == 0,
-        expand(projected_square().subs(XX, 1) - (YY - XY**2)) == 0,
+        expand(PROJECTED_SQUARE.subs(XX, 1) - (YY - XY**2)) == 0,
     )
 
 

@@ -12,12 +12,8 @@ from sympy import (
     Matrix,
     Rational,
     Symbol,
-    expand,
-    eye,
-    factor,
     prod,
     rem,
-    simplify,
     solve,
     sqrt,
     symbols,
@@ -109,7 +105,7 @@ def mean(expression: Expr, diffusion: Values) -> Expr:
             return inner(first[0], second[0]) * inner(first[1], second[1])
         return diffusion[first + second]
 
-    return expand(average(expand(expression), list(NOISES), covariance))
+    return average(expression.expand(), list(NOISES), covariance).expand()
 
 
 def moved(starts: Sequence[Expr], drift: Values) -> list[Expr]:
@@ -130,7 +126,7 @@ def pre_norm_layer(drift: Values) -> tuple[Expr, Expr]:
     kept = R * sqrt(first * second), first, second
     starts = [KEPT * own + ADDED * seen for own, seen in zip(kept, UNIT, strict=True)]
     ab, aa, bb = moved(starts, drift)
-    return ab / sqrt(aa * bb), expand((aa - 1) / STEP)
+    return ab / sqrt(aa * bb), ((aa - 1) / STEP).expand()
 
 
 def drift_of_correlation(layer: Expr, diffusion: Values) -> Expr:
@@ -142,7 +138,7 @@ def drift_of_correlation(layer: Expr, diffusion: Values) -> Expr:
         If the mean has a term of order 1 or 1/sqrt n.
     """
     start, first, second = layer_orders(layer)
-    if expand(start - R) != 0 or mean(first, diffusion) != 0:
+    if (start - R).expand() != 0 or mean(first, diffusion) != 0:
         raise ArithmeticError("the mean of R' - R has a term larger than 1/n")
     return mean(second, diffusion)
 
@@ -188,7 +184,7 @@ def post_rms_drift() -> Finding:
     return proven(
         vanishes(drift_of_correlation(layer, SIGMA) - post_norm_drift(B, SIGMA)),
         vanishes(layer_orders(layer, 1)[1] - _projected(dict(zip(PAIRS, CENTRED, strict=True)))),
-        simplify(drift - post_norm_drift(b, sigma)) == 0,
+        (drift - post_norm_drift(b, sigma)).simplify() == 0,
     )
 
 
@@ -228,7 +224,7 @@ def row_noise(size: int) -> tuple[Matrix, Matrix, Matrix, Expr, Expr]:
     u, q = Matrix(symbols(f"u_1:{size + 1}", real=True)), symbolic_covariance(size, "Q")
     total = Matrix.zeros(size, size)
     for i, j in product(range(size), repeat=2):
-        unit = eye(size)[:, i] * eye(size)[j, :]
+        unit = Matrix.eye(size)[:, i] * Matrix.eye(size)[j, :]
         rows = [u.T * unit * q * c]
         if i <= j:
             rows.append(u.T * (unit + unit.T) * sqrt(k) / 2 / sqrt(Integer(1 + (i == j))))
@@ -238,7 +234,7 @@ def row_noise(size: int) -> tuple[Matrix, Matrix, Matrix, Expr, Expr]:
 
 def _row_form(size: int) -> list[bool]:
     term, u, covariance = normalised_row_drift(size)
-    projection = eye(size) - u * u.T
+    projection = Matrix.eye(size) - u * u.T
     radial = covariance.trace() - (u.T * covariance * u)[0]
     general = -projection * covariance * u - radial * u / 2
     noise, u, q, k, c = row_noise(size)
@@ -267,7 +263,7 @@ def correction_given_lengths() -> Expr:
     """Return the drift of R with Pre-RMS minus that with Post-RMS, given the lengths."""
     layers = pre_norm_layer(B)[0], post_norm_layer(B)
     pre, post = (drift_of_correlation(layer, SIGMA) for layer in layers)
-    return factor(pre - post)
+    return (pre - post).factor()
 
 
 def spreads_before_blocks(kept: Sequence[Expr], added: Sequence[Expr]) -> list[Expr]:
@@ -280,7 +276,7 @@ def spreads_before_blocks(kept: Sequence[Expr], added: Sequence[Expr]) -> list[E
     for share, spread in zip(kept, added, strict=True):
         values.append(share**2 * values[-1] + spread)
     (start,) = solve(values[-1] - first, first)
-    return [factor(value.subs(first, start)) for value in values[:-1]]
+    return [value.subs(first, start).factor() for value in values[:-1]]
 
 
 def averaged_correction(kept: Sequence[Expr], added: Sequence[Expr]) -> Expr:
@@ -416,7 +412,7 @@ def averaged_drift() -> Expr:
     given = drift_of_correlation(layer["ab"] / sqrt(layer["aa"] * layer["bb"]), SIGMA)
     constant = given.subs(EQUAL)
     # No length is left in the share.
-    share = factor((given - constant) / (LENGTHS[0] - LENGTHS[1]) ** 2)
+    share = ((given - constant) / (LENGTHS[0] - LENGTHS[1]) ** 2).factor()
     spread = spread_of_lengths(stated_moments(B, SIGMA)[1])
     return constant + share * spread / (1 - KEPT**2)
 

@@ -43,6 +43,8 @@ from symbolic.series import HALF
 
 BETA = Symbol("beta", positive=True)
 XX, XY, YY = symbols("xx xy yy", real=True)
+PROJECTED_SQUARE = YY - 2 * XY**2 + XY**2 * XX
+"""|P_x y|^2 for P_x y = y - <x, y> x."""
 
 X, Y = (Matrix(symbols(f"{name}_1:4", real=True)) for name in "xy")
 KERNEL = exp(BETA * X.dot(Y))
@@ -52,11 +54,6 @@ TIME = Symbol("t", real=True)
 def gradient(function: Expr) -> Matrix:
     """Return the derivative by the coordinates of x."""
     return Matrix([function.diff(x) for x in X])
-
-
-def projected_square() -> Expr:
-    """Return |P_x y|^2 for P_x y = y - <x, y> x."""
-    return YY - 2 * XY**2 + XY**2 * XX
 
 
 def projected(x: Matrix, y: Matrix) -> Matrix:
@@ -204,7 +201,7 @@ def _energy_identity(unnormalised: bool) -> Finding:
     rates = [energy_rate(count, unnormalised) for count in (2, 3, 4)]
     return proven(
         _gradient_of_the_energy(),
-        vanishes(YY - XY**2 - projected_square().subs(XX, 1)),
+        vanishes(YY - XY**2 - PROJECTED_SQUARE.subs(XX, 1)),
         *[vanishes(rate - claimed) for rate, claimed in rates],
     )
 

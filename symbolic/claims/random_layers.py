@@ -17,7 +17,7 @@ from sympy.concrete.delta import deltasummation
 from symbolic.algebra import symbolic_covariance, vech, vech_pairs
 from symbolic.claims.explosion import Ito, vanishes
 from symbolic.claims.ledger import Finding, imprecise, proven, tested
-from symbolic.claims.particles import BETA, COSINE, COUNT, rate_of_the_cosine
+from symbolic.claims.particles import BETA, COSINE, COUNT, OTHER, OWN, TOTALS, rate_of_the_cosine
 from symbolic.gaussian import half_gaussian_moment, isserlis
 
 # The sphere with Gaussian value matrices of mean 0, new in each layer: dx_i = P_i dW y_i and the
@@ -621,8 +621,7 @@ def square(g: Expr = COSINE) -> Expr:
 
 def with_softmax(expression: Expr) -> Expr:
     """Return an expression in p and q for the weights of SA."""
-    total = exp(BETA) + (COUNT - 1) * exp(BETA * COSINE)
-    return expression.subs({P: exp(BETA) / total, Q: exp(BETA * COSINE) / total})
+    return expression.subs({P: OWN / TOTALS[False], Q: OTHER / TOTALS[False]})
 
 
 def normalisation_equal_cosines() -> Finding:
