@@ -78,14 +78,12 @@ class SmoothMLP(Block):
         """Return skip lambda^2 V and branch gamma^2 (kernel + N / sqrt n)."""
         if order > 1:
             raise ValueError(f"the MLP is expanded to order 1/n only; got order={order}")
-        gain, m = algebra[self.gamma] ** 2, algebra.tokens
-        kernel = [
-            [
-                self._kernel(algebra, lambda x, y: algebra.entry(algebra.v, x, y), a, b)
-                for b in range(m)
-            ]
-            for a in range(m)
-        ]
+        gain, tokens = algebra[self.gamma] ** 2, range(algebra.tokens)
+
+        def covariance(a: int, b: int) -> Poly:
+            return algebra.entry(algebra.v, a, b)
+
+        kernel = [[self._kernel(algebra, covariance, a, b) for b in tokens] for a in tokens]
         if self.normalised:
             one, first, second = self._kernel(algebra, lambda _x, _y: algebra.ring.one, 0, 0)
             inverse = [one, -first, first**2 - second]

@@ -96,56 +96,46 @@ def _full_attention(block: ShapedAttention, algebra: Algebra) -> Coefficients:
     q = algebra.matrix([[v[a, a].element] for a in range(m)])
     u = v * s
     outer = q * u.transpose()
-    drift = _times(v, norm * QQ(1, m**2)) + _times(
-        outer + outer.transpose(), algebra.ring.one * QQ(1, 2 * m)
-    )
-    r = _times(v * p * v, algebra.ring.one * QQ(1, m**2))
+    one = algebra.ring.one
+    drift = v.scalarmul(norm * QQ(1, m**2))
+    drift += (outer + outer.transpose()).scalarmul(one * QQ(1, 2 * m))
+    r = (v * p * v).scalarmul(one * QQ(1, m**2))
     extra = gain**2 * cold * QQ(1, block.heads)
     diffusion = _diffusion(
         algebra, _linear_rate(block, algebra), extra, lambda a, c: v[a, c].element, lambda *_: r
     )
-    return _times(drift, gain * cold), diffusion
+    return drift.scalarmul(gain * cold), diffusion
 
 
 def _masked_attention(block: ShapedAttention, algebra: Algebra) -> Coefficients:
-    m, v, zero = algebra.tokens, algebra.v, algebra.ring.zero
+    tokens, v, zero = range(algebra.tokens), algebra.v, algebra.ring.zero
     gain, cold = algebra[block.gamma] ** 2, algebra[block.inverse_tau] ** 2
     bias = algebra[block.query_bias]
-    w = block.centre_in(algebra)
-    weights = [[w[a, b].element for b in range(m)] for a in range(m)]
-    means = w * v
+    centre = block.centre_in(algebra)
+    means = centre * v
+    w = [[centre[a, b].element for b in tokens] for a in tokens]
     projections = [
-        algebra.matrix(
-            [[int(b == d) * row[b] - row[b] * row[d] for d in range(m)] for b in range(m)]
-        )
-        for row in weights
+        algebra.matrix([[int(b == d) * row[b] - row[b] * row[d] for d in tokens] for b in tokens])
+        for row in w
     ]
-    twice = [v * projection for projection in projections]
+    products = [[v * first * v * second for second in projections] for first in projections]
 
     def query(a: int, c: int) -> Poly:
         return v[a, c].element + bias
 
-    products = [[twice[a] * twice[c] for c in range(m)] for a in range(m)]
-    traced = algebra.matrix(
-        [
-            [
-                query(a, c) * sum((products[a][c][b, b].element for b in range(m)), zero)
-                for c in range(m)
-            ]
-            for a in range(m)
-        ]
-    )
-    scores = [[v[b, b].element - 2 * means[a, b].element for b in range(m)] for a in range(m)]
-    second = []
-    for a in range(m):
-        mean = sum((w[a, b].element * scores[a][b] for b in range(m)), zero)
-        second.append(
-            [query(a, a) * w[a, b].element * (scores[a][b] - mean) * QQ(1, 2) for b in range(m)]
-        )
-    moved = algebra.matrix(second) * v
+    def traced(a: int, c: int) -> Poly:
+        return query(a, c) * sum((products[a][c][b, b].element for b in tokens), zero)
+
+    def second_order(a: int) -> list[Poly]:
+        scores = [v[b, b].element - 2 * means[a, b].element for b in tokens]
+        mean = sum((w[a][b] * scores[b] for b in tokens), zero)
+        return [query(a, a) * w[a][b] * (scores[b] - mean) * QQ(1, 2) for b in tokens]
+
     # E[A_1 V A_1^T]_ac = V_Q,ac tr(C_a V C_c V); with V_Q = V it is the product T o V.
-    drift = _times(traced + moved + moved.transpose(), gain * cold)
-    r = [[products[a][c] * v for c in range(m)] for a in range(m)]
+    first = algebra.matrix([[traced(a, c) for c in tokens] for a in tokens])
+    moved = algebra.matrix([second_order(a) for a in tokens]) * v
+    drift = (first + moved + moved.transpose()).scalarmul(gain * cold)
+    r = [[product * v for product in row] for row in products]
     extra = gain**2 * cold * QQ(1, block.heads)
     diffusion = _diffusion(
         algebra, _linear_rate(block, algebra), extra, query, lambda a, c: r[a][c]
@@ -157,7 +147,7 @@ def _mlp(block: ShapedMLP, algebra: Algebra) -> Coefficients:
     gain, zero = algebra[block.gamma] ** 2, algebra.ring.zero
     shape = (algebra[block.c_plus] - algebra[block.c_minus]) ** 2
     diffusion = _diffusion(algebra, 2 * gain, zero, lambda *_: zero, lambda *_: algebra.v)
-    return _times(relu_functions(algebra), gain * shape), diffusion
+    return relu_functions(algebra).scalarmul(gain * shape), diffusion
 
 
 def _diffusion(
@@ -179,7 +169,3 @@ def _diffusion(
 
     pairs = vech_pairs(algebra.tokens)
     return algebra.matrix([[entry(a, b, c, d) for c, d in pairs] for a, b in pairs])
-
-
-def _times(matrix: DomainMatrix, factor: Poly) -> DomainMatrix:
-    return matrix.scalarmul(factor)

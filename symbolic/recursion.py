@@ -90,20 +90,6 @@ class Block(ABC):
     ...         return Recursion(skip_only(algebra, 1 - gain, order), branch)
     >>> derive(LinearAttention(), tokens=2).drift[0, 0].factor()
     V[0,0]*gamma**2*(V[0,0]**2 + 2*V[0,1]**2 + V[1,1]**2)/tau_0**2
-
-    Without the identity there is no limit, and the engine names the term that is left:
-
-    >>> class NoIdentity(LinearAttention):
-    ...     def recursion(self, algebra, order=1):
-    ...         scores = Series({HALF: algebra.field(self.scores)}, order) * algebra[1 / tau]
-    ...         gain = algebra[gamma] ** 2
-    ...         branch = scores * algebra.v * scores.T * gain
-    ...         return Recursion(skip_only(algebra, 1 - gain, order), branch)
-    >>> derive(NoIdentity(), tokens=2)
-    Traceback (most recent call last):
-        ...
-    symbolic.recursion.NoLimitError: no limit: the mean of V' - V has a term of order n^0: \
-entry (0, 0) is -V[0,0]*gamma**2
     """
 
     fields: Sequence[Field] = ()
