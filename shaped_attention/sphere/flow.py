@@ -27,7 +27,7 @@ def sphere_flow(
     *,
     normalise: str | None = "after",
     betas: Sequence[float] | None = None,
-    keep: str | Callable[[Tensor], Tensor] | None = "V",
+    keep: str | Callable[[Tensor], Tensor] = "V",
     keep_tokens: bool = False,
     tolerance: float = 1e-5,
     chunk: int | None = None,
@@ -132,30 +132,24 @@ def check_normalise(normalise: str | None) -> None:
         raise argument_error("normalise", "'after', 'before' or None", normalise)
 
 
-def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep | None) -> Tensor:
+def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep) -> Tensor:
     """Return the Gram matrices (B, N, N) of tokens, or a function of them."""
     gram = tokens @ tokens.mT
-    if keep is None or keep == "V":
+    if keep == "V":
         return gram
     if isinstance(keep, str):
         raise argument_error("keep", '"V" or a function of Gram matrices (B, N, N)', keep)
-    values = keep(gram)
-    if not isinstance(values, Tensor) or values.shape[:1] != gram.shape[:1]:
-        raise ValueError(
-            "keep must return a tensor (B, ...) for Gram matrices (B, N, N); it returned "
-            f"{type(values).__name__}"
-        )
-    return values
+    return keep(gram)
 
 
 def flow_result(
-    data: NDArray[np.float64], start: Tensor, keep: str | Keep | None, lengths: bool = False
+    data: NDArray[np.float64], start: Tensor, keep: str | Keep, lengths: bool = False
 ) -> xr.Dataset:
     """Return the variables of a flow from data (beta, time, sample, ...), with `lengths` if any."""
     first: dict[str, tuple[tuple[str, ...], NDArray[np.float64]]] = {
         "start": (("sample", "row", "feature"), start.cpu().numpy())
     }
-    if keep is not None and keep != "V":
+    if keep != "V":
         rest = tuple(f"o{k}" for k in range(data.ndim - 3))
         return xr.Dataset({"kept": (("beta", "time", "sample", *rest), data), **first})
     if lengths:
