@@ -118,7 +118,7 @@ CALLS = [
     Call(sa.stopping.explosion_probability, {"confidence": 0.9}, {"confidence": 0.5},
          {"result": sa.integrate_sde(sa.ShapedAttention(0.6, 0.5), sa.equicorrelated(2, 0.2),
                                      samples=2000, horizon=0.75, step=0.05, radius=1e13)}),
-    Call(sa.compare, {"permutations": 99, "bootstrap": 50}, {"confidence": 0.9},
+    Call(sa.compare, {"permutations": 99}, {"confidence": 0.9},
          {"first": run(BLOCK, V0), "second": run(BLOCK, V0, seed=1)}),
     Call(sa.record_covariances, {"inputs": torch.ones(2, 3)}, {"inputs": torch.ones(4, 3)},
          {"model": torch.nn.Linear(3, 3), "choose": lambda _name, _module: True}),

@@ -131,7 +131,7 @@ def test_nothing_is_imported_because_a_file_names_it(naming, tmp_path, monkeypat
     path = sa.save(tampered(made, **{argument: value}), tmp_path / "chain.nc")
     result = sa.load(path)
     sa.specification(result)
-    sa.compare(result, made, permutations=99, bootstrap=50)
+    sa.compare(result, made, permutations=99)
     sa.density(result, "rho[0,1]", bins=3)
     lacks = rf"^result lacks its argument {argument} \(it names stranger:\w+, which is code\)"
     with pytest.raises(ValueError, match=lacks):

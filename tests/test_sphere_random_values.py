@@ -8,7 +8,6 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import solve_ivp
 from scipy.stats import ks_2samp
 from torch.nn.functional import pad
 
@@ -151,34 +150,6 @@ def test_results_are_kept_observed_and_repeatable():
         np.testing.assert_array_equal(observed, result["V"][..., 0, 1])
         np.testing.assert_allclose(run(start[:2])["V"][:7:3], result["V"][:3, :2], atol=1e-13)
         assert np.abs(run(start, seed=1)["V"].values[-1] - result["V"].values[-1]).max() > 0.01
-
-
-def test_in_high_dimension_the_noise_is_its_drift():
-    """d = 10^8: to O(h) the chain solves dV/dt = drift, extrapolated to 3e-4; not without sigma.
-
-    The noise that is left is of order sigma / sqrt d = 1e-4.
-    """
-    attention, dimension, sigma = SphereAttention(2.0), 10**8, 1.2
-
-    def solution(strength):
-        def field(_t, flat):
-            v = torch.from_numpy(flat.reshape(3, 3))
-            v = v.clone().fill_diagonal_(1.0)
-            return attention.gram_field(v, strength, dimension).numpy().ravel()
-
-        found = solve_ivp(field, (0.0, 1.0), GRAM.numpy().ravel(), rtol=1e-7, atol=1e-9)
-        return found.y[:, -1].reshape(3, 3)
-
-    start = torch.from_numpy(START)[None]
-    coarse, fine = (
-        noisy_chain(attention, start, dimension, sigma, 1.0 / n, n)["V"].values[-1, 0]
-        for n in (60, 120)
-    )
-    known = solution(sigma)
-    assert 1.9 < np.abs(coarse - known).max() / np.abs(fine - known).max() < 2.2
-    extrapolated = np.abs(2.0 * fine - coarse - known).max()
-    assert extrapolated < 3e-4
-    assert np.abs(solution(0.0) - known).max() > 0.1
 
 
 def test_the_bracket_is_the_sum_over_four_pairings():

@@ -68,7 +68,11 @@ class Attention(ABC):
         *,
         beta: Float[Tensor, "B 1 1"] | None = None,
     ) -> Float[Tensor, "B N r"]:
-        """Return the attention of tokens of any norm, before the projection."""
+        """Return the attention of tokens of any norm, before the projection.
+
+        `time` is that of each sample (None: 0), and `which` their indices, for matrices that differ
+        between samples (None: all). `beta`, one per sample, replaces the attention's.
+        """
 
     def field(self, tokens: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
         """Return dx/dt of tokens on the unit sphere at time 0: the projection of `moved`."""

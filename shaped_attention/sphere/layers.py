@@ -82,8 +82,7 @@ def sphere_network(
         Seed of the random matrices (integer >= 0). They are independent of an initial
         condition with the same seed and of the noise of `noisy_chain`.
     normalise
-        With N(y) = y / |y|, "after" (Post-LN): x' = N(x + h A(x)); "before" (Pre-LN): x' = x +
-        h A(N(x)); None: x' = x + h A(x). Noise needs "after".
+        Where a layer normalises, as in `sphere_flow`. Noise needs "after".
     save_every
         Number of layers between stored ones; layer 0 and the last layer are always stored.
     keep
@@ -101,10 +100,9 @@ def sphere_network(
     ValueError
         If an argument is outside its range.
     FloatingPointError
-        If the norm of a token overflows, or a token to be normalised is zero. (Without
-        normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.) Also if
-        a layer moves a token against its direction by more than its length under "before", as under
-        repulsion, whose flow reaches length 0 in finite time.
+        If the norm of a token overflows, as under USA without normalisation, which explodes in
+        finite time; if a token to be normalised is zero; or if a layer takes a token past 0 under
+        "before", as under repulsion, whose flow reaches length 0 in finite time.
     """
     attention.check_start(start)
     _check_layers(sigma, centred, step, layers, seed, save_every)

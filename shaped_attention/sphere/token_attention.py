@@ -75,21 +75,7 @@ class TokenAttention(Attention):
         *,
         beta: Float[Tensor, "B 1 1"] | None = None,
     ) -> Float[Tensor, "B N d"]:
-        """Return the attention and MLP of tokens (B, N, d), before the projection.
-
-        The result is not finite if the weights or the matrices are too large.
-
-        Parameters
-        ----------
-        tokens
-            Tokens of any norm.
-        time
-            Time of each sample; None means 0.
-        which
-            Indices of the samples, for matrices that differ between samples; None means all.
-        beta
-            Inverse temperature of each sample; None means the attention's.
-        """
+        """Return the attention and MLP of tokens (B, N, d), before the projection."""
         of_heads = None if beta is None else beta[:, None]
         weights = self.weights(self.scores(tokens, time, which), of_heads)
         moved = (weights @ self._times("value", tokens, time, which)).sum(1)

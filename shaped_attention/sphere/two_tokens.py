@@ -126,10 +126,9 @@ def _checked(attention: SphereAttention, dimension: int, sigma: float, cosine: A
     check_range("dimension", dimension, 2, _STEEPEST)
     check_positive("sigma", sigma)
     start = real_array(cosine, "cosine")
-    if start.ndim != 1 or start.size == 0 or not (np.abs(start) < 1.0).all():
-        raise argument_error("cosine", "a list of numbers in (-1, 1), at least one", cosine)
-    if (np.diff(start) <= 0.0).any():
-        raise argument_error("cosine", "increasing", cosine)
+    inside = start.ndim == 1 and start.size > 0 and bool((np.abs(start) < 1.0).all())
+    if not inside or (np.diff(start) <= 0.0).any():
+        raise argument_error("cosine", "a list of increasing numbers in (-1, 1)", cosine)
     return start
 
 

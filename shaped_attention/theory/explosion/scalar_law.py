@@ -29,9 +29,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
-from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 from scipy import special
 
 SMALLEST = 1e-150
@@ -39,12 +36,6 @@ SMALLEST = 1e-150
 
 _DIGITS = 16
 """Decimal digits of the working precision for a probability of order 1."""
-
-NODES = 64
-"""Times from which the probabilities of an explosion at all times are interpolated."""
-
-_NEGLIGIBLE = 1e-14
-"""Probabilities below this are interpolated as 0."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +85,6 @@ class ScalarLaw:
         cubic = self.delta * u * u
         return cubic / (2.0 * self.k + cubic) if math.isfinite(cubic) else 1.0
 
-    def coordinate(self, u: float) -> float:
-        """Return X(u) = arcsinh(sqrt(2 k / delta) / u), which is 0 at infinity."""
-        return math.asinh(math.sqrt(2.0 * self.k / self.delta) / u) if u < math.inf else 0.0
-
     def ever(self, level: float = math.inf) -> float:
         """Return the probability that u ever reaches a level; by default, that it explodes."""
         if self.u0 >= level:
@@ -118,34 +105,9 @@ class ScalarLaw:
             return 1.0
         if self.never(level) or horizon <= 0.0:
             return 0.0
-        return float(self._inverse(horizon, level, distribution=True))
+        return float(self._inverse(horizon, level))
 
-    def density(self, time: float, level: float = math.inf) -> float:
-        """Return the density of the passage time at a time; of mass P(tau < infinity)."""
-        if time <= 0.0 or self.never(level):
-            return 0.0
-        return float(self._inverse(time, level, distribution=False)) * self.k
-
-    def explosions(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return P(explosion by t) at many times, to 1e-12, by Chebyshev interpolation in log t."""
-        probabilities = np.zeros(times.shape)
-        if not self.explosive:
-            return probabilities
-        # Without the tanh of its drift, X is a Bessel process, whose time to 0 is 1 / gamma.
-        tail = float(special.gammainccinv(self.a - 0.5, _NEGLIGIBLE))
-        first, last = self.coordinate(self.u0) ** 2 / (4.0 * self.k * tail), float(times.max())
-        late = times > first
-        if late.any():
-            ends = math.log(first), math.log(last)
-            nodes = chebyshev.chebpts1(NODES)
-            logs = 0.5 * (ends[0] + ends[1] + nodes * (ends[1] - ends[0]))
-            values = [self.probability(math.exp(x)) for x in logs]
-            inside = (2.0 * np.log(times[late]) - ends[0] - ends[1]) / (ends[1] - ends[0])
-            fit = chebyshev.chebfit(nodes, values, NODES - 1)
-            probabilities[late] = chebyshev.chebval(inside, fit)
-        return probabilities
-
-    def _inverse(self, time: float, level: float, distribution: bool) -> Any:
+    def _inverse(self, time: float, level: float) -> Any:
         mp = precise()
         size = self._log10_bound(time, level)
         if size < math.log10(SMALLEST):
@@ -153,9 +115,7 @@ class ScalarLaw:
         with mp.workdps(_DIGITS + int(-0.6 * min(size, 0.0))):
             transform = self.transform(level)
             kt = mp.mpf(self.k) * time
-            return mp.invertlaplace(
-                (lambda q: transform(q) / q) if distribution else transform, kt, method="talbot"
-            )
+            return mp.invertlaplace(lambda q: transform(q) / q, kt, method="talbot")
 
     def _log10_bound(self, time: float, level: float) -> float:
         """Return log10 of the least of the bounds e^{q T} E e^{-q tau} over powers q of 2."""
