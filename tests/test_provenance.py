@@ -123,8 +123,6 @@ CALLS = [
     Call(sa.record_covariances, {"inputs": torch.ones(2, 3)}, {"inputs": torch.ones(4, 3)},
          {"model": torch.nn.Linear(3, 3), "choose": lambda _name, _module: True}),
     call(sphere.sphere_flow, {"tolerance": 0.1}, attention=ATTENTION, start=TOKENS, times=[0.5]),
-    call(sphere.sphere_flow, {"betas": None}, attention=ATTENTION, start=TOKENS, times=[0.5],
-         betas=np.array([0.5, 2.0])),
     call(sphere.sphere_flow, {"attention": sphere.TokenAttention(2.0)}, attention=GENERAL,
          start=TOKENS.float(), times=(0.25, 0.5), keep_tokens=True),
     call(sphere.sphere_network, {"step": 0.6}, attention=ATTENTION, start=TOKENS, step=0.5,

@@ -203,17 +203,6 @@ def test_a_function_is_kept_in_any_chunks():
     np.testing.assert_allclose(pair["kept"].values, whole[..., 0, 1], atol=1e-12)
 
 
-def test_several_beta_at_once():
-    """As one after the other, each with its own steps; another beta is another result."""
-    start, betas = uniform_start(5, 3, 4), [0.5, 6.0]
-    both = sphere_flow(SphereAttention(1.0), start, [0.5, 1.0], betas=betas, chunk=3)["V"]
-    assert both.dims == ("beta", "time", "sample", "row", "col")
-    for beta in betas:
-        alone = sphere_flow(SphereAttention(beta), start, [0.5, 1.0])["V"].values
-        np.testing.assert_allclose(both.sel(beta=beta).values, alone, atol=1e-13)
-    assert np.abs(both.values[0] - both.values[1]).max() > 1e-2
-
-
 def test_a_flow_is_a_result_as_the_others(tmp_path):
     """Saved, loaded, run again with changes, and compared (equal laws and others)."""
     attention = SphereAttention(1.0)
@@ -246,6 +235,5 @@ test_bad_input = refused(
     (lambda: flow(start=2 * uniform_start(2, 2)), "not of norm 1"),
     (lambda: flow(keep="rho"), "keep must be \"V\" or a function of .*; got 'rho'"),
     (lambda: flow(tolerance=1e-15), "tolerance must be at least 1e-12"),
-    (lambda: flow(betas=2.0), "betas.* list of numbers.*2.0"),
     (lambda: flow(normalise="ngpt"), "normalise must be 'after', 'before' or None; got 'ngpt'"),
 )

@@ -118,7 +118,7 @@ def test_numbers_that_are_not_finite_are_reported():
     with pytest.raises(FloatingPointError, match="is not finite"):
         sphere_flow(steep, x, [1.0])
     away = SphereAttention(0.0, repulsion=True)
-    with pytest.raises(FloatingPointError, match="layer 1 gives a token that is zero"):
+    with pytest.raises(FloatingPointError, match="layer 1 gives a token of length 0"):
         sphere_network(away, x[:, :1], 1.0, 2)
 
 

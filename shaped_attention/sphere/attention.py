@@ -65,13 +65,11 @@ class Attention(ABC):
         tokens: Float[Tensor, "B N r"],
         time: Float[Tensor, " B"] | None = None,
         which: Int[Tensor, " B"] | None = None,
-        *,
-        beta: Float[Tensor, "B 1 1"] | None = None,
     ) -> Float[Tensor, "B N r"]:
         """Return the attention of tokens of any norm, before the projection.
 
         `time` is that of each sample (None: 0), and `which` their indices, for matrices that differ
-        between samples (None: all). `beta`, one per sample, replaces the attention's.
+        between samples (None: all).
         """
 
     def field(self, tokens: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
@@ -87,14 +85,9 @@ class Attention(ABC):
         """Whether the field is independent of time."""
         return True
 
-    def weights(
-        self, gram: Float[Tensor, "*B N N"], beta: Float[Tensor, "*B 1 1"] | None = None
-    ) -> Float[Tensor, "*B N N"]:
-        """Return the weights w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N).
-
-        `beta`, one per matrix, replaces the attention's, without a check.
-        """
-        logits = (self.beta if beta is None else beta) * gram
+    def weights(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
+        """Return the weights w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N)."""
+        logits = self.beta * gram
         seen: int | Tensor = gram.shape[-1]
         if self.causal:
             number = torch.arange(1, seen + 1, device=gram.device)
@@ -141,11 +134,9 @@ class SphereAttention(Attention):
         tokens: Float[Tensor, "*B N r"],
         time: Tensor | None = None,
         which: Tensor | None = None,
-        *,
-        beta: Float[Tensor, "*B 1 1"] | None = None,
     ) -> Float[Tensor, "*B N r"]:
         """Return +-sum_j w_ij x_j of tokens (..., N, r); `time` and `which` are ignored."""
-        moved = self.weights(tokens @ tokens.mT, beta) @ tokens
+        moved = self.weights(tokens @ tokens.mT) @ tokens
         return -moved if self.repulsion else moved
 
     @with_types

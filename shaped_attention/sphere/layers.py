@@ -268,7 +268,7 @@ def _run(
 
     stepper = _Layers(spec, move, start[0].numel())
     data = run_paths(stepper, {"kept": kept})["kept"]
-    result = flow_result(data[None], start, keep, lengths).isel(beta=0)
+    result = flow_result(data, start, keep, lengths)
     result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))
     return result.assign_attrs(horizon=float(spec.times[-1]))
 
@@ -276,8 +276,8 @@ def _run(
 def _normalised(x: Float[Tensor, "B N r"], layer: int) -> Float[Tensor, "B N r"]:
     """Normalise tokens (B, N, r), the output of the layer with this number, counted from 1."""
     norms = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    if not bool((norms > 0.0).all()):
-        raise FloatingPointError(f"layer {layer} gives a token that is zero and has no direction")
+    if not bool(((norms > 0.0) & (norms < torch.inf)).all()):
+        raise FloatingPointError(f"layer {layer} gives a token of length 0 or infinity")
     return x / norms
 
 

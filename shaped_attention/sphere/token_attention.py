@@ -72,12 +72,9 @@ class TokenAttention(Attention):
         tokens: Float[Tensor, "B N d"],
         time: Float[Tensor, " B"] | None = None,
         which: Int[Tensor, " B"] | None = None,
-        *,
-        beta: Float[Tensor, "B 1 1"] | None = None,
     ) -> Float[Tensor, "B N d"]:
         """Return the attention and MLP of tokens (B, N, d), before the projection."""
-        of_heads = None if beta is None else beta[:, None]
-        weights = self.weights(self.scores(tokens, time, which), of_heads)
+        weights = self.weights(self.scores(tokens, time, which))
         moved = (weights @ self._times("value", tokens, time, which)).sum(1)
         return moved if self.mlp is None else moved + self.mlp(tokens)
 

@@ -28,10 +28,10 @@ from shaped_attention.theory.explosion.reduction import (
     scalar_law,
     without_attention,
 )
-from shaped_attention.theory.explosion.scalar_law import SMALLEST, ScalarLaw
+from shaped_attention.theory.explosion.scalar_law import ScalarLaw
 
-SMALLEST_P = 1e-100
-"""Smallest probability with a quantile; below, the solver has no digits."""
+SMALLEST_P = 1e-15
+"""Smallest probability with a quantile; below, the solver has few digits."""
 
 UNINFORMATIVE = 0.5
 """Bounds that are further apart say little."""
@@ -128,7 +128,7 @@ class ExplosionLaw:
         ------
         ValueError
             If there are only bounds, or an argument is outside its range; p must be 0, or from
-            1e-100 to 1.
+            1e-15 to 1.
         """
         law, top = self._exact("quantile"), _level(level)
         check_fraction("p", p)
@@ -141,7 +141,7 @@ class ExplosionLaw:
         goal = math.log(p)
 
         def excess(log_time: float) -> float:
-            return math.log(law.probability(math.exp(log_time), top) or SMALLEST) - goal
+            return math.log(max(law.probability(math.exp(log_time), top), 1e-20)) - goal
 
         low = high = -math.log(law.k)
         while excess(high) < 0.0:
