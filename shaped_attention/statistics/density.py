@@ -211,9 +211,12 @@ def estimate_density(
     if window is None:
         window = density_window(sample, (low, high))
     else:
-        if not low <= window[0] < window[1] <= high or not np.isfinite(window).all():
+        ends = real_array(window, "window")
+        inside = ends.shape == (2,) and bool(low <= ends[0] < ends[1] <= high)
+        if not inside or not np.isfinite(ends).all():
             allowed = f"two finite numbers in [{low:g}, {high:g}], the smaller first"
             raise argument_error("window", allowed, window)
+        window = float(ends[0]), float(ends[1])
     about = {"confidence": confidence, "samples": total, "support": [low, high]}
     if bins is not None:
         return _histogram(sample, total, _edges(bins, window), confidence).assign_attrs(about)
