@@ -192,12 +192,6 @@ def test_horizons_may_differ() -> None:
     assert not bool(table["resolved"].sel(observable="stopping time"))
 
 
-def test_the_last_common_time_is_found_up_to_rounding() -> None:
-    table = quick(made(1, times=(0.0, 0.3, 0.9)), made(2, times=(0.0, 0.1 + 0.2, 0.8)))
-    assert table.attrs["time"] == 0.3
-    assert quick(made(1), made(2), time=0.5 + 1e-12).attrs["time"] == 0.5
-
-
 def test_rounding_is_not_a_difference_of_laws() -> None:
     """The same paths in single precision, with a repeated token so that V is singular."""
     double = made(1, 400)
@@ -212,15 +206,6 @@ def test_rounding_is_not_a_difference_of_laws() -> None:
     computed = single.assign(V=single["V"].astype(np.float64))
     computed.attrs["specification"] = json.dumps({"dtype": "float32"})
     assert float(quick(double, computed)["ks"].max()) < 0.02
-
-
-def test_one_token_and_eight_samples() -> None:
-    table = quick(made(1, 8, 1), made(2, 9, 1))
-    assert table.sizes["observable"] == 6
-    assert not table["resolved"].any()
-    assert "distances below 0.774 cannot be resolved with this many" in table.attrs["verdict"]
-    hopeless = quick(made(1, 8, 8), made(2, 8, 8), confidence=0.98)
-    assert "no distance can be resolved with this many samples" in hopeless.attrs["verdict"]
 
 
 def test_any_token_can_be_asked_for_by_name() -> None:
