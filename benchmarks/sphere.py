@@ -39,11 +39,11 @@ DIMENSIONS = (32, 1024, 32_768, 1_000_000)
 def flow(start: torch.Tensor, tolerance: float, *, whole: bool = False) -> np.ndarray:
     """Return close pairs, or V, for all beta at `TIMES`."""
     look = (lambda v: v) if whole else partial(close_pairs, delta=DELTA)
-    attention = SphereAttention(0.0)
-    found = sphere_flow(
-        attention, start, TIMES.tolist(), betas=BETAS, keep=look, tolerance=tolerance
-    )  # fmt: skip
-    return found["kept"].values
+    flows = (
+        sphere_flow(SphereAttention(beta), start, TIMES.tolist(), keep=look, tolerance=tolerance)
+        for beta in BETAS
+    )
+    return np.stack([found["kept"].values for found in flows])
 
 
 def euler(tokens: torch.Tensor, beta: float, *, whole: bool = False) -> np.ndarray:

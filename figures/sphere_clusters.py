@@ -23,8 +23,9 @@ for (above, below), beta in zip(axes.T, BETAS, strict=True):
     flow = sphere.sphere_flow(
         sphere.SphereAttention(beta), start, TIMES.tolist(), keep_tokens=True, tolerance=1e-3
     )
+    x, y = np.moveaxis(flow["tokens"].values[:, 0], -1, 0)
     # A line that crosses the angle pi is cut there.
-    angles = np.unwrap(sphere.angles_of(flow["tokens"].values[:, 0]), axis=0)
+    angles = np.unwrap(np.arctan2(y, x), axis=0)
     for turn in (-2.0, 0.0, 2.0):
         above.plot(TIMES, angles + turn * np.pi, color=plots.COLORS[0], linewidth=0.8)
     above.set(title=rf"$\beta$ = {beta:g}", ylim=(-np.pi, np.pi))

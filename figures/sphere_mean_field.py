@@ -10,7 +10,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from matplotlib.colors import LogNorm
 
 from shaped_attention import plots, sphere
@@ -37,9 +36,10 @@ def particles(beta, tokens, samples, times):
     """Return angles (time, sample, token) that start with the density of two bumps."""
     below = distribution(sphere.mean_field(beta, two_bumps, [0.0], cells=CELLS)["density"][0])
     angles = np.interp(np.random.default_rng(tokens).random((samples, tokens)), below, EDGES)
-    start = sphere.tokens_of(torch.from_numpy(angles))
+    start = sphere.given_start(np.stack([np.cos(angles), np.sin(angles)], axis=-1))
     flow = sphere.sphere_flow(sphere.SphereAttention(beta), start, times, keep_tokens=True)
-    return sphere.angles_of(flow["tokens"].values)
+    x, y = np.moveaxis(flow["tokens"].values, -1, 0)
+    return np.arctan2(y, x)
 
 
 def kuiper(angles, below):

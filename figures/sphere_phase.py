@@ -25,15 +25,14 @@ curve = [sphere.theory.meeting_time(DELTA, TOKENS, beta) for beta in BETAS]
 
 fig, axes = plt.subplots(2, 2, figsize=(8.4, 6.4), sharex=True, sharey=True, layout="constrained")
 for ax, dimension in zip(axes.flat, DIMENSIONS, strict=True):
-    flow = sphere.sphere_flow(
-        sphere.SphereAttention(0.0),
-        sphere.uniform_start(TOKENS, dimension, SAMPLES),
-        TIMES.tolist(),
-        betas=BETAS.tolist(),
-        keep=close,
-        tolerance=1e-4,
+    start = sphere.uniform_start(TOKENS, dimension, SAMPLES)
+    flows = (
+        sphere.sphere_flow(
+            sphere.SphereAttention(beta), start, TIMES.tolist(), keep=close, tolerance=1e-4
+        )
+        for beta in BETAS
     )
-    share = flow["kept"].mean("sample")
+    share = np.stack([flow["kept"].mean("sample") for flow in flows])
     mesh = ax.pcolormesh(TIMES, BETAS, share, cmap="viridis", vmin=0, vmax=1, rasterized=True)
     ax.plot(curve, BETAS, color="white", linewidth=3.0)
     ax.plot(curve, BETAS, "--", color="black", linewidth=1.5, label="orthogonal tokens meet")

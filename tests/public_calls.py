@@ -21,7 +21,6 @@ CONFIG = {
 RUN: dict[str, Any] = {"layer": LAYER, "v0": V0, "width": 8, "depth": 2, "samples": 20}
 START = sphere.uniform_start(3, 2, 2, 0)
 GRAM = START @ START.mT
-ANGLES = torch.zeros(2, 3, dtype=torch.float64)
 FLAT = np.full(16, 0.5 / np.pi)
 TWO = {"step": 0.1, "layers": 2}
 SA = sphere.SphereAttention(1.0)
@@ -131,7 +130,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "compare": (sa.compare, {"first": chain, "second": second}),
         "correlations": (sa.correlations, {"v": V0}),
         "covariance_of": (sa.covariance_of, {"tokens": V0}),
-        "density": (sa.density, {"result": chain, "observable": "rho[0,1]", "points": 5}),
+        "density": (sa.density, {"result": chain, "observable": "rho[0,1]", "bins": 5}),
         "diffusion": (sa.diffusion, {"layer": LAYER, "v": V0}),
         "distances_by_width": (
             sa.distances_by_width, {"layer": LAYER, "v0": V0, "widths": [8, 16], "samples": 20},
@@ -246,7 +245,6 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         "Schedule": (sa.Schedule, {"knots": [(0.0, 0.5), (1.0, 0.2)]}),
         "sphere.SphereAttention": (sphere.SphereAttention, {"beta": 1.0}),
         "sphere.TokenAttention": (sphere.TokenAttention, {"beta": 1.0}),
-        "sphere.angles_of": (sphere.angles_of, {"tokens": START}),
         "sphere.close_pairs": (sphere.close_pairs, {"gram": GRAM, "delta": 0.1}),
         "sphere.cluster_count": (sphere.cluster_count, {"gram": GRAM, "delta": 0.1}),
         "sphere.cluster_masses": (sphere.cluster_masses, {"gram": GRAM, "delta": 0.1}),
@@ -271,12 +269,10 @@ def calls(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             sphere.noisy_chain,
             {"attention": SA, **start, "dimension": 3, "sigma": 0.5, **TWO},
         ),
-        "sphere.order_parameter": (sphere.order_parameter, {"gram": GRAM}),
         "sphere.sphere_flow": (sphere.sphere_flow, {"attention": SA, **start, "times": [0.1]}),
         "sphere.sphere_network": (
             sphere.sphere_network, {"attention": SA, **start, **TWO},
         ),
-        "sphere.tokens_of": (sphere.tokens_of, {"angles": ANGLES}),
         "sphere.theory.two_tokens": (
             sphere.theory.two_tokens,
             {"attention": SA, "dimension": 3, "sigma": 1.0, "cosine": [0.1]},

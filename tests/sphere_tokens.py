@@ -9,7 +9,7 @@ import torch
 from scipy.integrate import solve_ivp
 from scipy.special import hyp0f1
 
-from shaped_attention.sphere import angles_of, sphere_flow, tokens_of, uniform_start
+from shaped_attention.sphere import given_start, sphere_flow, uniform_start
 
 
 def matrices(*shape, seed=0):
@@ -78,19 +78,35 @@ def moved_one_by_one(x, beta, heads, normalised=True, causal=False, mlp=None):
     return moved
 
 
-def direct_tokens(x, moved, time):
+def direct_tokens(x, moved, time, method="DOP853"):
     """Tokens on the sphere moved by ``moved(x, t)``, by an independent integrator."""
 
     def field(t, flat):
+        # Off the sphere repulsion would go on away from it.
         y = flat.reshape(x.shape)
+        y = y / np.linalg.norm(y, axis=1, keepdims=True)
         step = moved(y, t)
         return np.stack([s - (s @ u) * u for s, u in zip(step, y, strict=True)]).ravel()
 
-    return solved(field, x, time)
+    return solved(field, x, time, method)
 
 
-def solved(field, x, time):
-    found = solve_ivp(field, (0.0, time), np.ravel(x), method="DOP853", rtol=1e-9, atol=1e-10)
+def direct_gram(x, attention, time, method="DOP853"):
+    """The Gram matrix of tokens under a `SphereAttention`, moved one by one in R^d."""
+    options = attention.beta, plain_heads(attention, x.shape[1])
+    options += attention.normalised, attention.causal
+    end = direct_tokens(x, lambda y, _t: moved_one_by_one(y, *options), time, method)
+    return end @ end.T
+
+
+def plain_heads(attention, dimension):
+    """The head of a `SphereAttention`: Q = K = I, and V = I or -I."""
+    eye = np.eye(dimension)
+    return [(eye, eye, -eye if attention.repulsion else eye)]
+
+
+def solved(field, x, time, method="DOP853"):
+    found = solve_ivp(field, (0.0, time), np.ravel(x), method=method, rtol=1e-9, atol=1e-10)
     return found.y[:, -1].reshape(x.shape)
 
 
@@ -112,9 +128,10 @@ def drawn_angles(averages, tokens, samples, seed=0):
 
 def particle_angles(attention, angles, times, tolerance):
     """Angles (time, sample, N) of the flow from angles (samples, N)."""
-    start = tokens_of(torch.from_numpy(angles))
+    start = given_start(np.stack([np.cos(angles), np.sin(angles)], axis=-1))
     flow = sphere_flow(attention, start, times, keep_tokens=True, tolerance=tolerance)
-    return angles_of(flow["tokens"].values)
+    x, y = np.moveaxis(flow["tokens"].values, -1, 0)
+    return np.arctan2(y, x)
 
 
 def gradient_gap(attention, x):

@@ -29,7 +29,7 @@ layer, v0 = [sa.ShapedAttention(0.35, 1.0), sa.ShapedMLP(0.35)], sa.equicorrelat
 chain = sa.simulate_chain(layer, v0, width=16, depth=8, samples=40)
 network = sa.simulate_network(layer, v0, width=16, depth=8, samples=40)
 limit = sa.integrate_sde(layer, v0, horizon=0.5, step=0.25, samples=40)
-assert sa.format_comparison(sa.compare(chain, limit, permutations=99, bootstrap=50))
+assert sa.format_comparison(sa.compare(chain, limit, permutations=99))
 model = dict(model_type="llama", hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
              intermediate_size=8, vocab_size=9)
 assert sa.simulate_model(model, 3, samples=4).sizes["position"] == 3

@@ -10,7 +10,6 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention import ShapedAttention, ShapedMLP, equicorrelated, explosion_law
-from tests.example_biased import BiasedAttention
 from tests.example_linear import Linear
 from tests.refusals import refused
 
@@ -62,7 +61,6 @@ CASES = {
     "output projection": (
         ShapedAttention(G, TAU, heads=2, output_projection=True), V2, of_two(G, TAU, 2), 2 * G**2,
     ),
-    "all true mask": (ShapedAttention(G, TAU, mask=np.ones((2, 2), bool)), V2, of_two(G, TAU), K),
     "linear MLP": (
         [ATTENTION, ShapedMLP(0.5, 0.7, 0.7)], V2, of_two(G, TAU), K + 2 * 0.5**2,
     ),
@@ -76,24 +74,14 @@ CASES = {
     "groups of three": (
         ATTENTION, V2[np.ix_(*[[0, 1, 1, 0, 1, 0]] * 2)], of_two(G, TAU), K,
     ),
-    "groups of forty": (ATTENTION, np.kron(V2, np.ones((40, 40))), of_two(G, TAU), K),
     "one live token": (ATTENTION, live(2, 5), of_live(G, TAU, 1 / 5), K),
-    "one of two": (ATTENTION, live(0, 2), of_live(G, TAU, 1 / 2), K),
     "live with ReLU": (
         [ATTENTION, ShapedMLP(0.4)], live(2, 5), of_live(G, TAU, 1 / 5), K + 2 * 0.4**2,
     ),
     "live, causal": (
         ShapedAttention(G, TAU, mask="causal", heads=2), live(2, 5), of_live(G, TAU, 1 / 3, 2), K,
     ),
-    "live, many": (
-        ShapedAttention(G, TAU, mask="causal"), live(90, 100), of_live(G, TAU, 1 / 91), K,
-    ),
-    "live, own mask": (
-        ShapedAttention(G, TAU, mask=np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1]], bool)),
-        live(0, 3), of_live(G, TAU, 1 / 2), K,
-    ),
     "first of causal": (ShapedAttention(G, TAU, mask="causal"), live(0, 3), (0.0, 0.0), K),
-    "one token": (ATTENTION, [[2.0]], (0.0, 0.0), K),
     "equal tokens": ([ATTENTION, ShapedMLP(0.4)], np.ones((5, 5)), (0.0, 0.0), K + 2 * 0.4**2),
     "equal, causal": (ShapedAttention(G, 1e-3, mask="causal"), np.ones((7, 7)), (0.0, 0.0), K),
     "no attention": (ShapedMLP(0.4), equicorrelated(3, 0.2), (0.0, 0.0), 2 * 0.4**2),
@@ -114,7 +102,7 @@ def test_coefficients_have_their_closed_forms(name):
     assert c.u0 == pytest.approx(1.6 if alpha else v0[0][0], rel=1e-12)
     expected = pytest.approx((alpha, delta), rel=1e-6)
     others = [case[2] for case in CASES.values() if case[2] != expected]
-    assert len(others) > 10
+    assert len(others) > 5
     assert not any((c.alpha, c.delta) == pytest.approx(other, rel=1e-6) for other in others)
     if alpha == 0.0:
         assert law.probability() == law.probability(0.5) == 0.0
@@ -129,18 +117,14 @@ def test_extreme_temperatures():
     assert explosion_law(ATTENTION, np.zeros((2, 2))).probability() == 0.0
 
 
-def test_density_curve_and_quantile():
-    """The density integrates to the curve, whose inverse is the quantile."""
+def test_curve_and_quantile():
+    """The quantile is the inverse of the curve; at its ends it is 0 or infinite."""
     law = explosion_law(ShapedAttention(0.6, 0.5), V2)
-    nodes, weights = np.polynomial.legendre.leggauss(24)
     for level in (None, 20.0):
-        t = 0.375 * (1 + nodes)
-        mass = float(law.density(t, level) @ weights) * 0.375
-        assert mass == pytest.approx(law.probability(0.75, level), rel=1e-6)
         times = np.array([[0.2, 0.5], [0.75, 0.0]])
         exact = [[law.probability(x, level) for x in row] for row in times]
-        np.testing.assert_allclose(law.curve(times, level), exact, rtol=0, atol=2e-9)
-        assert law.quantile(law.probability(0.5, level), level) == pytest.approx(0.5, rel=1e-9)
+        np.testing.assert_array_equal(law.curve(times, level), exact)
+        assert law.quantile(exact[0][1], level) == pytest.approx(0.5, rel=1e-9)
     assert law.quantile(0.16) == math.inf
     assert law.quantile(0.0) == law.quantile(0.3, level=1.0) == 0.0
     assert law.probability(0.0) == 0.0
@@ -153,18 +137,10 @@ SCHEDULE = ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
 
 test_refusals_have_reasons = refused(
     ((CAUSAL, V2), r"u = V\[0,0\] - 2 V\[0,1\] \+ V\[1,1\] does not follow an SDE"),
-    ((CAUSAL, equicorrelated(3, 0.2)), "no exact law is known"),
-    ((CAUSAL, V2), "explosion_probability estimates the prob"),
-    ((ShapedAttention(0.4, query_bias=0.1), equicorrelated(3, 0.2)), "no exact law is known"),
+    ((CAUSAL, equicorrelated(3, 0.2)), "no exact law is known.*explosion_probability estimates"),
     ((ShapedAttention(0.4, query_bias=0.1), live(1, 3)), r"u = V\[1,1\] does not follow an SDE"),
-    ((BiasedAttention(0.4, 1.0, [[0.1, 0.2], [0.3, 0.4]]), V2), "does not follow an SDE of its"),
     (([ATTENTION, SCHEDULE], V2), "only for parameters that do not change with depth"),
     ((sa.Normalised(ATTENTION), V2), "correlations, which cannot explode"),
-    ((ATTENTION, [[1.0, 2.0], [2.0, 1.0]]), "v0 must be positive semidefinite"),
-    (
-        (ShapedAttention(0.4, mask=np.ones((3, 3), bool)), V2),
-        r"mask must have shape \(2, 2\) for 2",
-    ),
     by=lambda arguments: explosion_law(*arguments),
 )
 
@@ -173,7 +149,5 @@ test_arguments_out_of_range = refused(
     (lambda: LAW.probability(-1.0), r"^horizon must be finite and >= 0; got -1.0"),
     (lambda: LAW.probability(level=0.0), r"^level must be positive and finite; got 0.0"),
     (lambda: LAW.quantile(1.5), r"^p must be in \[0, 1\]; got 1.5"),
-    (lambda: LAW.density([-1.0]), r"^times must be finite and >= 0; got \[-1.0\]"),
-    (lambda: LAW.density([1.0], level=1.0), r"^level must be above u_0 = 1.6; got 1.0"),
-    (lambda: LAW.curve(["x"]), r"^times"),
+    (lambda: LAW.curve([-1.0]), r"^times must be finite and >= 0; got \[-1.0\]"),
 )

@@ -120,7 +120,7 @@ def test_recorded_models_have_the_law_of_their_configuration(config):
 
 def test_position_is_chosen_and_times_do_not_mix_with_positions():
     data = law(GPT2)
-    table = sa.compare(data, law(LLAMA), position=2, permutations=99, bootstrap=50)
+    table = sa.compare(data, law(LLAMA), position=2, permutations=99)
     assert table.attrs["position"] == 2
     assert "stopping time" not in table["observable"]
     assert sa.density(data, "rho[0,1]", position=1).attrs["position"] == 1
@@ -211,7 +211,7 @@ def test_the_law_of_a_configuration_object_is_recorded_and_made_again(tmp_path):
 def test_samples_with_shared_weights_or_numbers_are_named():
     (model,) = made(GPT2, 1)
     shared = sa.record_covariances(model, torch.arange(40).reshape(8, 5))
-    quick = {"permutations": 99, "bootstrap": 50}
+    quick = {"permutations": 99}
     own = sa.record_covariances(made(GPT2, 8), torch.arange(5))
     joined = xr.concat(
         [sa.record_covariances(each, torch.arange(5)) for each in made(GPT2, 8)], "sample"

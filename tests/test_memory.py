@@ -223,15 +223,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: sa.integrate_sde(ATTENTION, np.eye(2), horizon=1.0, step=1e-9, samples=1),
         r"^horizon / step must be at most \d+ in 0\.5 GiB of memory",
     ),
-    "a diffusion": (
-        lambda: sa.diffusion(ATTENTION, np.eye(400)),
-        r"^v must be smaller: the diffusion of 1 x 400 tokens takes \d+ GiB of memory, more than "
-        r"0\.5 GiB, half of what is free; fewer tokens or matrices need less$",
-    ),
-    "the drift of correlations, from their diffusion": (
-        lambda: sa.drift(sa.Normalised(sa.ShapedAttention(0.3), norm="rms"), np.eye(400)),
-        r"^v must be smaller: the diffusion of 1 x 400 tokens",
-    ),
     "layers of a configuration": (
         lambda: sa.model_from_config("gpt2", num_hidden_layers=2**31),
         r"^config\.n_layer must be at most \d+ in 0\.5 GiB of memory .*; got 2147483648$",

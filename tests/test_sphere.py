@@ -7,12 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import solve_ivp
 from scipy.stats import beta as beta_law
 from scipy.stats import kstest
 
 import shaped_attention as sa
-from shaped_attention import plots
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_start,
@@ -23,6 +21,7 @@ from shaped_attention.sphere import (
 from shaped_attention.sphere.integrate import integrate_flow
 from shaped_attention.sphere.theory import equiangular_cosine, equiangular_field, meeting_time
 from tests.refusals import refused
+from tests.sphere_tokens import direct_gram, random_tokens
 
 KINDS = {
     "SA": {},
@@ -34,55 +33,33 @@ KINDS = {
 
 
 def tokens(n, d, seed=0):
-    x = np.random.default_rng(seed).standard_normal((n, d))
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
-
-
-def direct_gram(x, attention, time, method="DOP853"):
-    """The same flow written out token by token in R^d, by an independent integrator."""
-    n, d = x.shape
-
-    def field(_t, flat):
-        # Off the sphere repulsion would go on away from it.
-        y = flat.reshape(n, d)
-        y = y / np.linalg.norm(y, axis=1, keepdims=True)
-        moved = np.zeros_like(y)
-        for i in range(n):
-            seen = y[: i + 1] if attention.causal else y
-            weights = np.exp(attention.beta * (seen @ y[i]))
-            weights /= weights.sum() if attention.normalised else len(weights)
-            sum_ = -weights @ seen if attention.repulsion else weights @ seen
-            moved[i] = sum_ - (sum_ @ y[i]) * y[i]
-        return moved.ravel()
-
-    y = solve_ivp(field, (0.0, time), x.ravel(), method=method, rtol=1e-11, atol=1e-12).y[:, -1]
-    return y.reshape(n, d) @ y.reshape(n, d).T
+    return random_tokens(n, d, seed=seed)[0].numpy()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dimension", [2, 5, 40])
-def test_gram_flow_is_the_token_flow(kind, dimension):
-    """To 1e-6 for d < N, d = N and d > N; another beta is further away than 1e-3."""
-    x = tokens(5, dimension)
-    for beta in (-3.0, 0.0, 4.0):
-        attention = SphereAttention(beta, **KINDS[kind])
-        found = sphere_flow(attention, given_start(x), [0.5], tolerance=1e-8)["V"].values[0, 0]
-        np.testing.assert_allclose(found, direct_gram(x, attention, 0.5), atol=1e-6)
-    other = direct_gram(x, SphereAttention(3.0, **KINDS[kind]), 0.5)
-    assert np.abs(found - other).max() > 1e-3
+def test_gram_flow_is_the_token_flow(kind):
+    """To 1e-6 for d < N and d > N; another beta is further away than 1e-3."""
+    for dimension in (2, 7):
+        x = tokens(5, dimension)
+        for beta in (-3.0, 4.0):
+            attention = SphereAttention(beta, **KINDS[kind])
+            found = sphere_flow(attention, given_start(x), [0.5], tolerance=1e-8)["V"].values[0, 0]
+            np.testing.assert_allclose(found, direct_gram(x, attention, 0.5), atol=1e-6)
+        other = direct_gram(x, SphereAttention(2.0, **KINDS[kind]), 0.5)
+        assert np.abs(found - other).max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gram_field_is_that_of_the_tokens(kind):
     """d(X X^T)/dt = F X^T + X F^T, to rounding."""
     attention = SphereAttention(2.0, **KINDS[kind])
-    x = torch.from_numpy(tokens(6, 4))
+    x = random_tokens(6, 4)[0]
     moved = attention.field(x) @ x.mT
     torch.testing.assert_close(attention.gram_field(x @ x.mT), moved + moved.mT, atol=1e-14, rtol=0)
 
 
 @pytest.mark.parametrize("normalised", [True, False])
-@pytest.mark.parametrize("beta", [0.0, 1.0, 4.0, 9.0])
+@pytest.mark.parametrize("beta", [0.0, 1.0, 9.0])
 def test_equiangular_tokens_follow_the_scalar_equation(beta, normalised):
     """To 1e-8, also from a negative cosine; the other normalisation is not it (beta > 0)."""
     # USA moves e^beta times faster.
@@ -115,8 +92,7 @@ def test_meeting_times_are_those_of_the_curve():
 
 
 @pytest.mark.parametrize(
-    ("dimension", "columns", "reduced"),
-    [(2, 2, True), (7, 7, True), (8, 6, True), (1000, 6, True), (12, 12, False)],
+    ("dimension", "columns", "reduced"), [(2, 2, True), (7, 7, True), (8, 6, True), (12, 12, False)]
 )
 def test_uniform_starts_are_uniform(dimension, columns, reduced):
     """(1 + <x_1, x_2>) / 2 is Beta((d - 1) / 2, (d - 1) / 2): KS; another dimension is rejected."""
@@ -131,22 +107,20 @@ def test_uniform_starts_are_uniform(dimension, columns, reduced):
         assert kstest((1 + v[:, i, j]) / 2, beta_law(other, other).cdf).pvalue < 1e-3
 
 
-@pytest.mark.parametrize("dimension", [2, 5, 300])
+@pytest.mark.parametrize("dimension", [2, 300])
 def test_it_stays_a_correlation_matrix(dimension):
     """Unit diagonal and no eigenvalue below -1e-13, at long times and loose tolerance too."""
     start = uniform_start(12, dimension, 50)
     v = sphere_flow(SphereAttention(4.0), start, [0.5, 5.0, 50.0], tolerance=1e-3)["V"].values
     np.testing.assert_allclose(np.diagonal(v, axis1=2, axis2=3), 1.0, atol=1e-14)
     assert np.linalg.eigvalsh(v).min() > -1e-13
-    rank = np.linalg.matrix_rank(v[0], tol=1e-8)
-    assert rank.max() <= min(dimension, 12)
 
 
 @pytest.mark.parametrize("normalised", [True, False])
 def test_the_energy_never_decreases_and_has_the_derivative_of_the_identity(normalised):
     """dE/dt = (1/N) sum_i |dx_i/dt|^2, times Z_i / N for SA; with V = -I it never increases."""
     attention = SphereAttention(2.0, normalised)
-    x = torch.from_numpy(tokens(7, 3))
+    x = random_tokens(7, 3)[0]
     gram = (x @ x.mT).requires_grad_()
     (slope,) = torch.autograd.grad(attention.energy(gram), gram)
     along = float((slope * attention.gram_field(gram.detach())).sum())
@@ -229,39 +203,23 @@ def test_a_function_is_kept_in_any_chunks():
     np.testing.assert_allclose(pair["kept"].values, whole[..., 0, 1], atol=1e-12)
 
 
-def test_several_beta_at_once():
-    """As one after the other, each with its own steps; another beta is another result."""
-    start, betas = uniform_start(5, 3, 4), [0.5, 6.0]
-    both = sphere_flow(SphereAttention(1.0), start, [0.5, 1.0], betas=betas, chunk=3)["V"]
-    assert both.dims == ("beta", "time", "sample", "row", "col")
-    for beta in betas:
-        alone = sphere_flow(SphereAttention(beta), start, [0.5, 1.0])["V"].values
-        np.testing.assert_allclose(both.sel(beta=beta).values, alone, atol=1e-13)
-    assert np.abs(both.values[0] - both.values[1]).max() > 1e-2
-
-
 def test_a_flow_is_a_result_as_the_others(tmp_path):
-    """Saved, loaded, run again with changes, compared (equal laws and others) and drawn."""
+    """Saved, loaded, run again with changes, and compared (equal laws and others)."""
     attention = SphereAttention(1.0)
-    first = sphere_flow(attention, uniform_start(3, 3, 500, seed=1), [0.5, 1.0])
-    second = sphere_flow(attention, uniform_start(3, 3, 500, seed=2), [0.5, 1.0])
+    first, second = (
+        sphere_flow(attention, uniform_start(3, 3, 500, seed), [0.5, 1.0]) for seed in (1, 2)
+    )
     stored = sa.load(sa.save(first, tmp_path / "flow.nc"))
     np.testing.assert_array_equal(sa.rerun(stored)["V"], first["V"])
     other = sa.rerun(stored, attention=SphereAttention(6.0))
-    with pytest.raises(
-        ValueError, match=r"^sphere_flow has no argument 'gamma'; choose one of attention"
-    ):
-        sa.rerun(stored, gamma=0.5)
     names = ["rho[0,1]", "mean |rho|", "effective rank"]
-    equal = sa.compare(first, second, observables=names)
-    different = sa.compare(second, other, observables=names)
+    equal, different, coupled = (
+        sa.compare(*pair, observables=names)
+        for pair in ((first, second), (second, other), (first, other))
+    )
     assert float(equal["p_value"].min()) > 1e-3
     assert float(different["p_value"].min()) < 1e-6
-    coupled = sa.compare(first, sa.rerun(first, attention=SphereAttention(6.0)))
     assert (equal.attrs["independent"], coupled.attrs["independent"]) == (1, 0)
-    assert len(plots.trajectories({"beta 1": first, "beta 6": other}).axes) == 3
-    with pytest.raises(ValueError, match="result comes from 'sphere'"):
-        sa.layer_of(first)
 
 
 def flow(attention=SphereAttention(1.0), times=(1.0,), start=None, **options):  # noqa: B008
@@ -269,21 +227,13 @@ def flow(attention=SphereAttention(1.0), times=(1.0,), start=None, **options):  
 
 
 test_bad_input = refused(
-    (lambda: SphereAttention(math.nan), "beta must be a finite number; got nan"),
-    (lambda: SphereAttention(1e4), r"beta must be in \[-600, 600\].*; got 10000.0"),
-    (lambda: SphereAttention(1.0, normalised=1), "normalised must be True or False; got 1"),
+    (lambda: SphereAttention(math.nan), r"beta must be in \[-300, 300\]; got nan"),
     (lambda: equiangular_start(3, -0.6), r"cosine must be in \[-0.5, 1\] .*; got -0.6"),
-    (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "zero vector"),
-    (lambda: given_start([[1.0, 0.0], [0.0, 2.0]]), "tokens must be unit .* from 1 to 2"),
-    (lambda: given_start([[math.nan, 0.0]]), "tokens must be finite"),
-    (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start must be a cosine above .*; got 0.95"),
-    (lambda: equiangular_cosine([1.0, 0.0], 4, 1.0), "times must be increasing"),
-    (lambda: equiangular_cosine([0.0], 2, 301.0), r"beta must be in \[-300, 300\]"),
+    (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "tokens must be finite and not zero"),
     (lambda: flow(times=[]), "times must be a non-empty list of finite numbers"),
     (lambda: flow(start=np.eye(2)), r"start must be .*given_start\(tokens\); got ndarray"),
     (lambda: flow(start=2 * uniform_start(2, 2)), "not of norm 1"),
     (lambda: flow(keep="rho"), "keep must be \"V\" or a function of .*; got 'rho'"),
-    (lambda: flow(keep=lambda v: 3.0), "keep must return a tensor .* returned float"),
     (lambda: flow(tolerance=1e-15), "tolerance must be at least 1e-12"),
-    (lambda: flow(betas=2.0), "betas.* list of numbers.*2.0"),
+    (lambda: flow(normalise="ngpt"), "normalise must be 'after', 'before' or None; got 'ngpt'"),
 )

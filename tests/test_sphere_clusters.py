@@ -14,11 +14,10 @@ from shaped_attention.sphere import (
     close_pairs,
     cluster_count,
     cluster_masses,
-    order_parameter,
     sphere_flow,
     uniform_start,
 )
-from shaped_attention.sphere.theory import mode_growth
+from shaped_attention.sphere.theory import meeting_time, mode_growth
 from tests.refusals import refused
 from tests.sphere_tokens import dirac_energy, polygon_energy, uniform_energy
 
@@ -28,30 +27,21 @@ def grams(tokens, dimension, samples, seed=0):
     return x @ x.mT
 
 
-def components(gram, delta):
-    return connected_components(gram >= 1.0 - delta, directed=False)
-
-
-@pytest.mark.parametrize("tokens", [1, 2, 7, 33])
-@pytest.mark.parametrize("delta", [1e-3, 0.1, 0.5])
+@pytest.mark.parametrize("tokens", [1, 2, 33])
+@pytest.mark.parametrize("delta", [1e-3, 0.5])
 def test_clusters_are_the_connected_components(tokens, delta):
-    """And masses are their sizes: on 60 random graphs of each kind, and on a chain."""
-    for dimension in (2, 3, 6):
+    """And masses are their sizes, on 60 random graphs of each kind."""
+    for dimension in (2, 6):
         gram = grams(tokens, dimension, 60)
-        known = [components(v, delta) for v in gram.numpy()]
+        known = [connected_components(v >= 1.0 - delta, directed=False) for v in gram.numpy()]
         assert cluster_count(gram, delta).tolist() == [count for count, _ in known]
         for (count, labels), mass in zip(known, cluster_masses(gram, delta), strict=True):
             sizes = np.sort(np.bincount(labels))[::-1] / tokens
             np.testing.assert_allclose(mass, np.pad(sizes, (0, tokens - count)), rtol=1e-15)
-    # Tokens on a line, each joined to the next only: one component of the largest diameter.
-    angle = torch.arange(tokens, dtype=torch.float64) * math.acos(1.0 - delta) * 0.9999
-    angle = angle * min(1.0, 3.0 / max(float(angle[-1]), 1e-9))
-    chain = torch.cos(angle[:, None] - angle)
-    assert int(cluster_count(chain, delta)) == components(chain.numpy(), delta)[0] == 1
     assert cluster_count(gram.reshape(3, 20, tokens, tokens), delta).shape == (3, 20)
 
 
-@pytest.mark.parametrize("tokens", [4, 6, 8, 34])
+@pytest.mark.parametrize("tokens", [4, 34])
 def test_the_ends_of_a_path_are_joined_when_they_come_first(tokens):
     """Tokens on a line; the first two are its ends, N - 1 links apart, more than half of 2^k.
 
@@ -64,42 +54,24 @@ def test_the_ends_of_a_path_are_joined_when_they_come_first(tokens):
     assert int(cluster_count(gram, 1.0 - math.cos(0.04))) == tokens
 
 
-def test_measures_are_those_of_the_tokens():
-    """Against loops over tokens, to 1e-14."""
+def test_close_pairs_are_counted():
     x = uniform_start(9, 4, 5, seed=2)
-    gram = x @ x.mT
-    for k, tokens in enumerate(x.numpy()):
-        assert float(order_parameter(gram)[k]) == pytest.approx(
-            np.linalg.norm(tokens.mean(0)), abs=1e-14
-        )
+    for found, tokens in zip(close_pairs(x @ x.mT, 0.3), x.numpy(), strict=True):
         pairs = [tokens[i] @ tokens[j] >= 0.7 for i in range(9) for j in range(i)]
-        assert float(close_pairs(gram, 0.3)[k]) == np.mean(pairs)  # of counts
-    one = torch.ones(1, 4, 4, dtype=torch.float64)
-    assert float(order_parameter(one)) == float(close_pairs(one, 0.1)) == 1.0
-    # Two opposite clusters.
-    sign = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
-    assert float(order_parameter(torch.outer(sign, sign))) == 0.0
+        assert float(found) == np.mean(pairs)
 
 
 def test_clusters_last_for_large_beta_only():
-    """N = 32 on the circle, 8 starts, times 20 to 60: at beta = 9 none is one cluster, at 1 all.
-
-    The order parameter says the same at the end.
-    """
-    flow = sphere_flow(
-        SphereAttention(1.0), uniform_start(32, 2, 8), [0.0, 20.0, 40.0, 60.0], betas=[1.0, 9.0],
-        tolerance=1e-3,
-    )  # fmt: skip
-    clusters = cluster_count(flow["V"], 1e-3)
-    late = clusters.isel(time=slice(1, None))
-    assert float(late.sel(beta=9.0).min()) >= 2.0
-    assert float(late.sel(beta=9.0).max()) <= 8.0
-    assert float(clusters.isel(time=0).min()) > 15.0
-    assert float(clusters.sel(beta=1.0, time=60.0).max()) == 1.0
-    order = order_parameter(flow["V"]).sel(time=60.0)
-    assert float(order.sel(beta=1.0).min()) > 1.0 - 1e-5
-    assert float(order.sel(beta=9.0).max()) < 0.99
-    np.testing.assert_array_equal(clusters[0, 0], clusters[1, 0])
+    """N = 32 on the circle, 8 starts, times 20 to 60: at beta = 9 none is one cluster, at 1 all."""
+    start, times = uniform_start(32, 2, 8), [0.0, 20.0, 40.0, 60.0]
+    small, large = (
+        cluster_count(sphere_flow(SphereAttention(beta), start, times, tolerance=1e-3)["V"], 1e-3)
+        for beta in (1.0, 9.0)
+    )
+    assert float(small[0].min()) > 15.0
+    assert float(small[-1].max()) == 1.0
+    assert float(large[1:].min()) >= 2.0
+    assert float(large[1:].max()) <= 8.0
 
 
 def test_repulsion_on_the_circle_ends_in_the_regular_polygon():
@@ -121,15 +93,7 @@ def test_repulsion_on_the_circle_ends_in_the_regular_polygon():
     assert polygon_energy(64, beta) == pytest.approx(uniform_energy(beta, 2), rel=1e-13)
 
 
-test_bad_input = refused(
-    (lambda: cluster_count(torch.eye(2), 0.0), r"delta must be in \(0, 1\); got 0.0"),
-    (lambda: close_pairs(torch.ones(1, 1), 0.5), r"gram must be .* two tokens; got \(1, 1\)"),
-    (lambda: order_parameter(torch.ones(2, 3)), r"gram must be of shape \(..., N, N\); got"),
-    (lambda: order_parameter(torch.full((2, 2), math.nan)), "gram must be finite"),
-)
-
-
-@pytest.mark.parametrize("dimension", [2, 3, 20])
+@pytest.mark.parametrize("dimension", [2, 20])
 def test_uniform_starts_have_the_energy_expected(dimension):
     """e^beta / (2 beta N) + (1 - 1 / N) E_uniform, 20,000 starts, 4 standard errors.
 
@@ -159,30 +123,52 @@ def test_the_fastest_mode_is_near_the_root_of_two_beta():
     for beta in (4.0, 9.0, 16.0, 100.0):
         fastest = max(range(1, 40), key=lambda k, beta=beta: mode_growth(k, beta))
         assert abs(fastest - math.sqrt(2.0 * beta)) < 1.0
-    for mode, beta, message in ((0, 1.0, "mode must"), (1, 0.0, "beta must be nonzero")):
-        with pytest.raises(ValueError, match=message):
-            mode_growth(mode, beta)
 
 
 def test_measures_of_tokens_with_lengths_are_those_of_their_directions():
-    """Lengths from 0.3 to 30; a token of length 0 is refused. A flow may keep the number too."""
+    """Lengths from 0.3 to 30. A flow may keep a measure too."""
     x = uniform_start(6, 3, 20, seed=4)
     gram, lengths = x @ x.mT, torch.logspace(-0.5, 1.5, 6, dtype=torch.float64)
     longer = gram * lengths[:, None] * lengths
-    for measure in (
-        lambda v: cluster_count(v, 0.3), lambda v: cluster_masses(v, 0.3),
-        lambda v: close_pairs(v, 0.3), order_parameter,
-    ):  # fmt: skip
-        torch.testing.assert_close(measure(longer), measure(gram), atol=1e-13, rtol=0)
-        with pytest.raises(ValueError, match="gram must have a positive diagonal"):
-            measure(torch.zeros(2, 2))
+    for measure in (cluster_count, cluster_masses, close_pairs):
+        torch.testing.assert_close(measure(longer, 0.3), measure(gram, 0.3), atol=1e-13, rtol=0)
     assert not torch.equal(longer >= 0.7, gram >= 0.7)
     flow = sphere_flow(
-        SphereAttention(1.0),
-        x.abs(),
-        [0.0, 100.0],
-        normalise="before",
+        SphereAttention(1.0), x.abs(), [0.0, 100.0], normalise="before",
         keep=lambda v: cluster_count(v, 0.1),
-    )
+    )  # fmt: skip
     assert (flow["kept"][-1] == 1).all()
     assert (flow["kept"][0] > 1).any()
+
+
+def probability(dimension, beta, times):
+    """Share of pairs of 8 uniform tokens with a cosine of at least 0.999, from 100 starts."""
+    flow = sphere_flow(
+        SphereAttention(beta), uniform_start(8, dimension, 100), times,
+        keep=lambda v: close_pairs(v, 1e-3), tolerance=1e-4,
+    )  # fmt: skip
+    return flow["kept"].mean("sample").values
+
+
+def test_phase_diagram_is_a_step_at_the_curve_in_high_dimension():
+    """d = 10^5, N = 8: no pair has met at 0.8 of the curve's time and all have at 1.2 of it.
+
+    In d = 2 neither holds: there tokens start close, and meet late.
+    """
+    betas = [0.0, 2.0]
+    curve = [meeting_time(1e-3, 8, beta) for beta in betas]
+    # At beta = 0 log(((N - 1) g + 1) / (1 - g)) grows at the rate 2.
+    assert curve[0] == pytest.approx(0.5 * math.log((7 * 0.999 + 1) / 1e-3), rel=1e-10)
+    for beta, time in zip(betas, curve, strict=True):
+        high, flat = (probability(d, beta, [0.8 * time, 1.2 * time]) for d in (100_000, 2))
+        assert high[0] < 0.01
+        assert high[1] > 0.99
+        assert flat[0] > 0.1
+
+
+test_bad_input = refused(
+    (lambda: cluster_count(torch.eye(2), 0.0), r"delta must be in \(0, 1\); got 0.0"),
+    (lambda: cluster_count(torch.ones(2, 3), 0.1), r"gram must be of shape \(..., N, N\); got"),
+    (lambda: cluster_count(torch.zeros(2, 2), 0.1), "gram must have a positive diagonal"),
+    (lambda: close_pairs(torch.ones(1, 1), 0.5), r"gram must be .* two tokens; got \(1, 1\)"),
+)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
 from scipy.integrate import simpson
+from scipy.optimize import linear_sum_assignment
 from scipy.special import iv
 
 from shaped_attention.sphere import (
     SphereAttention,
-    angles_of,
     mean_field,
-    tokens_of,
 )
 from shaped_attention.sphere.mean_field import cell_averages, cell_centres
 from shaped_attention.sphere.theory import mode_growth
@@ -63,26 +63,14 @@ def test_at_beta_zero_poisson_kernels_stay_so_and_errors_fall_with_the_square_of
     np.testing.assert_allclose(flow["dissipation"], 0.5 * radii**2 * (1 - radii**2), atol=2e-4)
 
 
-@pytest.mark.parametrize("normalised", [True, False])
-@pytest.mark.parametrize("beta", [0.0, 3.0, -3.0])
-def test_the_uniform_density_does_not_move(beta, normalised):
-    """To 1e-13, in both directions; one that is not uniform moves by more than 1e-3."""
-    uniform = np.full(64, 1.0 / TURN)
-    for repulsion in (False, True):
-        arguments = {"normalised": normalised, "repulsion": repulsion}
-        found = mean_field(beta, uniform, [0.5], **arguments)["density"].values[0]
-        np.testing.assert_allclose(found, uniform, atol=1e-13)
-        other = mean_field(beta, two_bumps, [0.0, 0.5], cells=64, **arguments)["density"].values
-        assert np.abs(np.diff(other, axis=0)).max() > 1e-3
-
-
-@pytest.mark.parametrize("beta", [0.5, 2.0, 20.0, -20.0, 600.0])
+@pytest.mark.parametrize("beta", [2.0, -20.0, 300.0])
 @pytest.mark.parametrize("repulsion", [False, True])
 def test_mass_is_kept_and_no_density_is_negative(beta, repulsion):
     """Mass to 1e-13, from a start with jumps and empty cells, at large beta too."""
     start = np.zeros(64)
     start[10:13], start[40] = 1.0, 2.0
-    flow = mean_field(beta, start, [0.0, 0.5, 2.0], repulsion=repulsion, rescale=True)
+    start *= 64 / (start.sum() * TURN)
+    flow = mean_field(beta, start, [0.0, 0.5, 2.0], repulsion=repulsion)
     density = flow["density"].values
     np.testing.assert_allclose(density.sum(-1) * TURN / 64, 1.0, atol=1e-13)
     assert (density >= 0.0).all()
@@ -121,7 +109,7 @@ def test_usa_is_the_gradient_flow_of_the_energy_and_sa_is_not(repulsion):
 
 
 @pytest.mark.parametrize("normalised", [True, False])
-@pytest.mark.parametrize(("beta", "mode"), [(1.0, 1), (4.0, 1), (4.0, 3), (-2.0, 2)])
+@pytest.mark.parametrize(("beta", "mode"), [(4.0, 3), (-2.0, 2)])
 def test_small_waves_grow_at_the_rates_of_the_bessel_functions(beta, mode, normalised):
     """mu = (1 + eps cos k a) / (2 pi): rate k^2 I_k / beta under USA, over I_0 under SA, to 1 %.
 
@@ -184,31 +172,9 @@ def test_tokens_approach_the_mean_field_as_the_root_of_their_number(normalised):
     assert away[1] > 1.4 * distance[2]
 
 
-def some_angles(n, seed=0, samples=None):
-    return np.random.default_rng(seed).uniform(
-        -math.pi, math.pi, n if not samples else (samples, n)
-    )
-
-
-def test_angles_and_tokens_are_inverse_to_each_other():
-    """To 1e-14; tokens mirrored in the diagonal, or half a turn more, give other angles."""
-    a = torch.from_numpy(some_angles(50))
-
-    def error(tokens):
-        return float((angles_of(tokens) - a).abs().max())
-
-    assert error(tokens_of(a)) < 1e-14
-    assert error(tokens_of(a + 4.0 * math.pi)) < 1e-13
-    assert error(tokens_of(a).flip(-1)) > 1.0
-    assert error(tokens_of(a + math.pi)) > 1.0
-    tokens = tokens_of(a.numpy())
-    assert isinstance(tokens, np.ndarray)
-    np.testing.assert_allclose(angles_of(tokens), a, atol=1e-14)
-
-
 def test_at_beta_zero_it_is_the_model_of_kuramoto():
     """da_i/dt = -R sin(a_i - psi) to rounding, SA and USA; with beta = 0.1 it is not."""
-    a = torch.from_numpy(some_angles(11, samples=4))
+    a = torch.from_numpy(np.random.default_rng(0).uniform(-math.pi, math.pi, (4, 11)))
     mean = torch.polar(torch.ones_like(a), a).mean(-1)
     known = -mean.abs()[:, None] * torch.sin(a - mean.angle()[:, None])
     for normalised in (True, False):
@@ -218,17 +184,64 @@ def test_at_beta_zero_it_is_the_model_of_kuramoto():
         assert float((other - known).abs().max()) > 1e-3
 
 
+TIMES = np.linspace(0.0, 1.0, 41)
+
+
+def kinetic(paths, times=TIMES):
+    """Return int int |b|^2 of points that move at constant speed between times; (..., time, N)."""
+    return ((np.diff(paths, axis=-2) ** 2).mean(-1) / np.diff(times)).sum(-1)
+
+
+def straight(start, end):
+    """Return the paths of constant speed (time, N)."""
+    return start + TIMES[:, None] * (end - start)
+
+
+def matched(x, y):
+    """Return the angles y, without wrapping, in the order of the points x with the least energy."""
+    nearest = x[:, None] + (y - x[:, None] + math.pi) % TURN - math.pi
+    return nearest[np.arange(len(x)), linear_sum_assignment((nearest - x[:, None]) ** 2)[1]]
+
+
+def assigned(x, y):
+    """Return W2 of as many points on the circle, by the assignment problem for the arc length."""
+    cost = np.angle(np.exp(1j * (x[:, None] - y))) ** 2
+    return math.sqrt(cost[linear_sum_assignment(cost)].mean())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_least_kinetic_energy_is_the_distance(seed):
+    """To 1e-12, also between any two times; every other pairing, turn, detour or pace costs more.
+
+    So twice the mean of the kinetic energy |b|^2 / 2 is W2^2, and the mean itself is not.
+    """
+    generator = np.random.default_rng(seed)
+    x, y = generator.uniform(-math.pi, math.pi, (2, 12))
+    square = assigned(x, y) ** 2
+    end = matched(x, y)
+    path = straight(x, end)
+    assert kinetic(path) == pytest.approx(square, abs=1e-12)
+    steps = [assigned(a, b) for a, b in itertools.pairwise(path)]
+    np.testing.assert_allclose(steps, math.sqrt(square) / 40, atol=1e-9)
+    assert kinetic(path / math.sqrt(2.0)) < 0.6 * square
+
+    assert kinetic(x + TIMES[:, None] ** 2 * (end - x)) > 1.3 * square
+    turned = end + TURN * np.eye(12)[0]
+    assert kinetic(straight(x, turned)) > square + 0.1
+    for _ in range(50):
+        assert kinetic(straight(x, generator.permutation(end))) >= square - 1e-12
+        detour = np.sin(math.pi * TIMES)[:, None] * generator.normal(size=12)
+        assert kinetic(path + detour) > square + 0.1
+
+
 test_bad_input = refused(
-    (lambda: angles_of(torch.zeros(3, 3)), r"tokens must be of shape .*; got \(3, 3\)"),
     (lambda: mean_field(1.0, two_bumps, [1.0], cells=7), "cells must be an integer >= 8"),
     (lambda: mean_field(1.0, np.ones(7) / TURN, [1.0]), r"density must be .*; got \(7,\)"),
-    (lambda: mean_field(1.0, np.ones(8), [1.0]), "density must have mass 1, .* 6.28318531"),
-    (lambda: mean_field(1.0, np.zeros(8), [1.0], rescale=True), "density must have mass 1"),
+    (lambda: mean_field(1.0, np.ones(8), [1.0]), "density must have mass 1; it has 6.28318531"),
     (lambda: mean_field(1.0, np.sin, [1.0]), "density must be >= 0"),
-    (lambda: mean_field(1.0, np.sum, [1.0]), r"density must return .* shape \(\)"),
 )
 
 
 def test_a_flow_that_is_too_fast_says_so():
-    with pytest.raises(FloatingPointError, match=r"needs 5.29e\+259 steps, but at most 1e\+07"):
-        mean_field(600.0, two_bumps, [1.0], normalised=False, cells=16)
+    with pytest.raises(FloatingPointError, match=r"needs .* steps, but at most 1e\+07 are made"):
+        mean_field(300.0, two_bumps, [1.0], normalised=False, cells=16)

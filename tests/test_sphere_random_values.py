@@ -1,4 +1,4 @@
-"""Value matrices of mean 0 on the sphere: drift, bracket, their SDE, networks, and two tokens."""
+"""Random value matrices on the sphere: networks, their chain, and the SDE."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import quad
-from scipy.stats import binomtest, ks_2samp
+from scipy.stats import ks_2samp
 from torch.nn.functional import pad
 
 from shaped_attention.sphere import (
     SphereAttention,
+    TokenAttention,
     equiangular_start,
     given_start,
     noisy_chain,
@@ -21,8 +21,15 @@ from shaped_attention.sphere import (
     uniform_start,
 )
 from shaped_attention.sphere.random_values import noise_bracket, noise_drift
-from shaped_attention.sphere.theory import two_tokens
+from tests.refusals import refused
+from tests.sphere_tokens import moved_one_by_one, plain_heads
 
+KINDS = {
+    "SA": {},
+    "USA": {"normalised": False},
+    "repulsion": {"repulsion": True},
+    "causal": {"causal": True},
+}
 START = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [-0.3, 0.4, math.sqrt(0.75)]])
 GRAM = torch.from_numpy(START @ START.T)
 PAIRS = np.triu_indices(3, 1)
@@ -30,9 +37,119 @@ WEIGHTS = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4], [0.0, 0.9, 0.1]], dtyp
 MIXED = WEIGHTS @ GRAM @ WEIGHTS.T
 
 
-def cosine(gram):
-    """The cosine of the first two tokens."""
-    return gram[:, 0, 1]
+def in_space(start, dimension):
+    """The same tokens with zeros for the features up to the dimension."""
+    return pad(start, (0, dimension - start.shape[-1]))
+
+
+def written_out(x, attention, step, layers):
+    """The layer-normalised network with V = +-I, token by token."""
+    heads = plain_heads(attention, x.shape[-1])
+    for _ in range(layers):
+        options = attention.normalised, attention.causal
+        y = x + step * moved_one_by_one(x, attention.beta, heads, *options)
+        x = y / np.linalg.norm(y, axis=1, keepdims=True)
+    return x @ x.T
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dimension", [2, 30])
+def test_without_noise_both_are_the_deterministic_network(kind, dimension):
+    """To 1e-12 after 12 layers; another step is further away than 1e-3."""
+    attention = SphereAttention(2.0, **KINDS[kind])
+    start = uniform_start(4, dimension, 3, seed=2)
+    chain = noisy_chain(attention, start, dimension, 0.0, 0.1, 12)["V"].values
+    network = sphere_network(attention, in_space(start, dimension), 0.1, 12, sigma=0.0)["V"].values
+    for sample, x in enumerate(start.numpy()):
+        known = written_out(x, attention, 0.1, 12)
+        np.testing.assert_allclose(chain[-1, sample], known, atol=1e-12, rtol=0)
+        np.testing.assert_allclose(network[-1, sample], known, atol=1e-12, rtol=0)
+        assert np.abs(written_out(x, attention, 0.12, 12) - known).max() > 1e-3
+
+
+def same_law(first, second, level=1e-3):
+    """No cosine, mean cosine or log det differs by a KS test at `level`, Bonferroni corrected."""
+    columns = []
+    for v in (first, second):
+        # Of more tokens than dimensions the determinant is rounding: that of two is seen.
+        log_det = np.linalg.slogdet(v if v.shape[-1] == 3 else v[:, :2, :2])[1]
+        columns.append([*v[:, *PAIRS].T, v.mean((1, 2)), log_det])
+    p = [ks_2samp(a, b).pvalue for a, b in zip(*columns, strict=True)]
+    return min(p) > level / len(p)
+
+
+def chain(start, dimension, sigma=1.0, layers=4, **options):
+    """Gram matrices at the end of the chain with steps of 1/4."""
+    attention = SphereAttention(1.5)
+    return noisy_chain(attention, start, dimension, sigma, 0.25, layers, **options)["V"].values[-1]
+
+
+def network(start, dimension, layers=4):
+    """The same of networks."""
+    wide = in_space(start, dimension)
+    return sphere_network(SphereAttention(1.5), wide, 0.25, layers, sigma=1.0)["V"].values[-1]
+
+
+@pytest.mark.parametrize(("dimension", "other"), [(3, 6), (4, 8), (40, 20)])
+def test_chain_and_network_have_the_same_law(dimension, other):
+    """KS on five observables after 4 layers, 4000 samples; another width and no E are rejected.
+
+    N = 3: d = 3 leaves no room for E, for d = 4 the Gaussian B is made directly, and by Bartlett's
+    factor for d = 40.
+    """
+    start = equiangular_start(3, 0.2).expand(4000, -1, -1)
+    known = network(start, dimension)
+    assert same_law(chain(start, dimension), known)
+    assert not same_law(chain(start, other), known)
+    if dimension > 3:
+        # The chain of d = 3 with sqrt(3/d) of the noise: the same H, and no E.
+        assert not same_law(chain(start, 3, math.sqrt(3.0 / dimension)), known)
+
+
+def test_the_law_is_that_of_the_network_for_tokens_in_few_dimensions():
+    """Five tokens of rank 2 in d = 4; without E, as in d = 2 with sqrt(2/4) of the noise, not."""
+    start = given_start([[math.cos(a), math.sin(a)] for a in (0.0, 0.5, 1.4, 2.0, 4.0)])
+    start = start.expand(2000, -1, -1)
+    found, known = chain(start, 4, layers=3), network(start, 4, layers=3)
+    assert same_law(found, known)
+    assert np.linalg.matrix_rank(found, tol=1e-9).max() <= 4
+    assert not same_law(chain(start, 2, math.sqrt(0.5), layers=3), known)
+
+
+@pytest.mark.parametrize(("tokens", "dimension"), [(5, 2), (8, 9), (3, 300)])
+@pytest.mark.parametrize("centred", [False, True])
+def test_it_stays_a_correlation_matrix_and_equal_tokens_stay_equal(tokens, dimension, centred):
+    """Unit diagonal, no eigenvalue below -1e-13, with strong noise too; in networks also."""
+    start = uniform_start(tokens, dimension, 10, seed=1)
+    start[:, 1] = start[:, 0]
+    attention = SphereAttention(3.0)
+    for sigma, step in ((1.0, 0.05), (5.0, 2.0)):
+        for run in (
+            noisy_chain(attention, start, dimension, sigma, step, 40, centred=centred),
+            sphere_network(
+                attention, in_space(start, dimension), step, 10, sigma=sigma, centred=centred
+            ),
+        ):
+            v = run["V"].values[-1]
+            np.testing.assert_allclose(np.diagonal(v, axis1=1, axis2=2), 1.0, atol=1e-14)
+            assert np.linalg.eigvalsh(v).min() > -1e-13
+            np.testing.assert_allclose(v[:, 0], v[:, 1], atol=1e-12)
+
+
+def test_results_are_kept_observed_and_repeatable():
+    """Times, `keep`, the seed, and samples that do not depend on how many there are."""
+    attention, start = SphereAttention(1.0), uniform_start(3, 10, 6)
+    for run in (
+        lambda x, **more: noisy_chain(attention, x, 10, 1.0, 0.1, 7, **more),
+        lambda x, **more: sphere_network(attention, in_space(x, 10), 0.1, 7, sigma=1.0, **more),
+    ):
+        result = run(start, save_every=3)
+        np.testing.assert_allclose(result["time"], [0.0, 0.3, 0.6, 0.7])
+        np.testing.assert_array_equal(result["layer"], [0, 3, 6, 7])
+        observed = run(start, save_every=3, keep=lambda gram: gram[:, 0, 1])["kept"]
+        np.testing.assert_array_equal(observed, result["V"][..., 0, 1])
+        np.testing.assert_allclose(run(start[:2])["V"][:7:3], result["V"][:3, :2], atol=1e-13)
+        assert np.abs(run(start, seed=1)["V"].values[-1] - result["V"].values[-1]).max() > 0.01
 
 
 def test_the_bracket_is_the_sum_over_four_pairings():
@@ -53,14 +170,21 @@ def test_the_bracket_is_the_sum_over_four_pairings():
     torch.testing.assert_close(attention.gram_bracket(GRAM, 2.0, 7), ours)
 
 
-@pytest.mark.parametrize("kind", [{}, {"normalised": False}, {"repulsion": True}])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_drift_is_that_of_the_mean_and_that_of_the_noise(kind):
-    """To rounding; each part alone is 0.01 away."""
-    attention = SphereAttention(1.5, **kind)
+    """To rounding; each part alone is 0.01 away. It keeps the diagonal, and a line in d = 1."""
+    attention = SphereAttention(1.5, **KINDS[kind])
     parts = attention.gram_field(GRAM), attention.gram_field(GRAM, 1.3, 5, centred=True)
-    torch.testing.assert_close(sum(parts), attention.gram_field(GRAM, 1.3, 5))
+    whole, weights = attention.gram_field(GRAM, 1.3, 5), attention.weights(GRAM)
+    torch.testing.assert_close(sum(parts), whole)
+    noise = 1.69 * noise_drift(GRAM, weights @ GRAM @ weights.mT, 5)
+    torch.testing.assert_close(parts[1], noise)
     assert min(part.abs().max() for part in parts) > 0.01
     assert not attention.gram_field(GRAM, centred=True).any()
+    torch.testing.assert_close(whole.diagonal(), torch.zeros(3).double(), atol=1e-14, rtol=0)
+    sign = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
+    still = attention.gram_field(sign @ sign.mT, 1.3, 1)
+    torch.testing.assert_close(still, torch.zeros(2, 2).double(), atol=1e-14, rtol=0)
 
 
 def scores(dimension, drift, bracket, samples=40_000, step=1e-4):
@@ -115,63 +239,33 @@ def euler(attention, dimension, step, steps, samples, drift=None):
     return gram.numpy()
 
 
-def same_law(first, second, level=1e-3):
-    """No cosine, mean cosine or log det differs by a KS test at `level`, Bonferroni corrected."""
-    columns = [
-        [*v[:, *PAIRS].T, v[:, *PAIRS].mean(1), np.linalg.slogdet(v)[1]] for v in (first, second)
-    ]
-    p = [ks_2samp(a, b).pvalue for a, b in zip(*columns, strict=True)]
-    return min(p) > level / len(p)
-
-
-@pytest.mark.parametrize(("dimension", "samples"), [(16, 1500), (64, 1000), (256, 300)])
+@pytest.mark.parametrize(("dimension", "samples"), [(16, 1500), (64, 1000)])
 def test_the_sde_has_the_law_of_networks_and_of_the_chain(dimension, samples):
     """KS on five observables at time 0.5, networks with step 0.02.
 
     It rejects d/4 for d (8 for 16), and 0.8 times the drift. At the level 2e-4 a shift of 0.16
-    standard deviations (0.19 for 1000 networks, 0.32 for 300) is seen half of the time.
+    standard deviations (0.19 for 1000 networks) is seen half of the time.
     """
     attention, steps = SphereAttention(1.5), 25
     start = torch.from_numpy(START).expand(samples, -1, -1)
-    network = sphere_network(
-        attention, pad(start, (0, dimension - 3)), 0.02, steps,
+    known = sphere_network(
+        attention, in_space(start, dimension), 0.02, steps,
         sigma=1.0, centred=True, seed=1, save_every=steps,
     )["V"].values[-1]  # fmt: skip
     many = torch.from_numpy(START).expand(4000, -1, -1)
-    chain = noisy_chain(
+    found = noisy_chain(
         attention, many, dimension, 1.0, 0.02, steps, centred=True, save_every=steps
     )["V"].values[-1]
     sde = euler(attention, dimension, 0.02, steps, 4000)
-    assert same_law(sde, network)
-    assert same_law(chain, network)
+    assert same_law(sde, known)
+    assert same_law(found, known)
     other = max(dimension // 4, 8)
-    assert not same_law(euler(attention, other, 0.02, steps, 4000), network)
+    assert not same_law(euler(attention, other, 0.02, steps, 4000), known)
 
     def slower(gram, *noise, **mean):
         return 0.8 * attention.gram_field(gram, *noise, **mean)
 
-    assert not same_law(euler(attention, dimension, 0.02, steps, 4000, slower), network)
-
-
-@pytest.mark.parametrize(("tokens", "dimension"), [(5, 2), (5, 4), (4, 9), (3, 300)])
-@pytest.mark.parametrize("kind", [{}, {"normalised": False}, {"causal": True}])
-def test_it_stays_a_correlation_matrix_and_equal_tokens_stay_equal(tokens, dimension, kind):
-    """Unit diagonal, no eigenvalue below -1e-13; tokens 0 and 1 equal, in networks also."""
-    start = uniform_start(tokens, dimension, 10, seed=1)
-    start[:, 1] = start[:, 0]
-    attention = SphereAttention(3.0, **kind)
-    for step in (0.05, 2.0):
-        v = noisy_chain(attention, start, dimension, 1.0, step, 40, centred=True)["V"].values[-1]
-        np.testing.assert_allclose(np.diagonal(v, axis1=1, axis2=2), 1.0, atol=1e-14)
-        assert np.linalg.eigvalsh(v).min() > -1e-13
-        for run in (
-            noisy_chain(attention, start, dimension, 1.0, step, 40, centred=True),
-            sphere_network(
-                attention, pad(start, (0, dimension - start.shape[-1])), step, 10,
-                sigma=1.0, centred=True,
-            ),
-        ):  # fmt: skip
-            np.testing.assert_allclose(run["V"][-1, :, 0], run["V"][-1, :, 1], atol=1e-12)
+    assert not same_law(euler(attention, dimension, 0.02, steps, 4000, slower), known)
 
 
 def test_centred_noise_needs_noise_and_a_mask_frees_the_antipode():
@@ -189,143 +283,19 @@ def test_centred_noise_needs_noise_and_a_mask_frees_the_antipode():
             call()
 
 
-CASES = [
-    (SphereAttention(1.2), 6, 0.8, True), (SphereAttention(-0.7), 3, 1.5, True),
-    (SphereAttention(2.0, normalised=False), 9, 1.0, True),
-    (SphereAttention(1.5, repulsion=True), 12, 2.0, False),
-    (SphereAttention(1.0, normalised=False, repulsion=True), 5, 3.0, False),
-]  # fmt: skip
+test_bad_layers = refused(
+    ({"sigma": -1.0}, "sigma must be finite and >= 0; got -1.0"),
+    ({"step": 0.0}, "step must be positive and finite; got 0.0"),
+    ({"dimension": 2}, "dimension must be at least 3, the rank of the start; got 2"),
+    ({"start": None}, "start must be a tensor"),
+    by=lambda options: noisy_chain(
+        SphereAttention(1.0),
+        **{"start": uniform_start(3, 5), "dimension": 5, "sigma": 1.0, "step": 0.1, "layers": 2}
+        | options,
+    ),
+)
 
 
-@pytest.mark.parametrize(("attention", "dimension", "sigma", "centred"), CASES)
-def test_the_probability_is_harmonic_for_the_gram_matrix(attention, dimension, sigma, centred):
-    """b h' + a h''/2 = 0 for P(antipode) h, with b and a of V_12; with 2 b it is not.
-
-    Up to the errors of differences on a grid of 1/2000.
-    """
-    r = np.linspace(-0.9, 0.9, 3601)
-    h = two_tokens(attention, dimension, sigma, r, centred=centred)["antipode"].values
-    gram = torch.ones(len(r), 2, 2, dtype=torch.float64)
-    gram[:, 0, 1] = gram[:, 1, 0] = torch.from_numpy(r)
-    b = attention.gram_field(gram, sigma, dimension, centred)[1:-1, 0, 1].numpy()
-    a = attention.gram_bracket(gram, sigma, dimension)[1:-1, 0, 1, 0, 1].numpy()
-    width = r[1] - r[0]
-    first, second = np.gradient(h, width)[1:-1], np.diff(h, 2) / width**2
-    assert (first < 0.0).all()
-    scale = np.abs(b * first).max()
-    assert np.abs(b * first + 0.5 * a * second).max() < 1e-3 * scale
-    assert np.abs(2.0 * b * first + 0.5 * a * second).max() > 0.5 * scale
-
-
-def test_in_two_dimensions_the_angle_decides():
-    """P(antipode) = angle / pi for every beta and both weights, to 1e-10: a martingale."""
-    angles = np.linspace(3.0, 0.1, 9)
-    for beta, normalised in product((-3.0, 0.0, 1.0, 40.0), (True, False)):
-        attention = SphereAttention(beta, normalised=normalised)
-        law = two_tokens(attention, 2, 1.0, np.cos(angles), centred=True)
-        np.testing.assert_allclose(law["antipode"], angles / math.pi, atol=1e-10)
-    other = two_tokens(SphereAttention(1.0), 3, 1.0, np.cos(angles), centred=True)
-    assert np.abs(other["antipode"] - angles / math.pi).max() > 0.1
-
-
-@pytest.mark.parametrize("dimension", [3, 4, 8, 64, 1000])
-def test_the_antipode_attracts_above_its_threshold_only(dimension):
-    """d - 2 < cosh(2 beta), for SA and USA; the probability of d = 3, beta = 0 is exact, 0."""
-    at = 0.5 * math.acosh(dimension - 2)
-    for beta, normalised in product((at + 0.01, -at - 0.01), (True, False)):
-        attention = SphereAttention(beta, normalised=normalised)
-        law = two_tokens(attention, dimension, 1.0, [-0.5, 0.0], centred=True)
-        assert law["attracts"].values.tolist() == [True, True]
-        assert (law["antipode"] > 0.0).all()
-        law = two_tokens(SphereAttention(max(at - 0.01, 0.0)), dimension, 1.0, [-0.5], centred=True)
-        assert law["attracts"].values.tolist() == [False, True]
-        assert not law["antipode"].any()
-
-
-@pytest.mark.parametrize(("dimension", "tilt"), [(2, -0.4), (5, 0.0), (30, 0.9)])
-def test_with_repulsion_the_tilted_secant_is_integrated(dimension, tilt):
-    """At beta = 0, s' = e^(-c z)/cosh z, c = d - 2 - 2 d / sigma^2: the mass pi / cos(pi c / 2)."""
-    sigma = math.sqrt(2.0 * dimension / (dimension - 2 - tilt))
-    cosines = [-0.3, 0.0, 0.6]
-    law = two_tokens(SphereAttention(0.0, repulsion=True), dimension, sigma, cosines)
-
-    def density(z):
-        return math.exp(-tilt * z) / math.cosh(z)
-
-    above = np.array([quad(density, math.atanh(r), 400)[0] for r in cosines])
-    known = above * math.cos(0.5 * math.pi * tilt) / math.pi
-    np.testing.assert_allclose(law["antipode"], known, rtol=1e-7)
-
-
-@pytest.mark.parametrize(("beta", "dimension", "time"), [(2.0, 2, 40.0), (2.0, 8, 80.0)])
-def test_tokens_end_at_the_antipode_as_often_as_quadrature_says(beta, dimension, time):
-    """Binomial test at 10^-3 of 3000 paths of step 0.1 from orthogonal tokens.
-
-    It rejects the probabilities of beta -+ 0.3 (d = 2: of d = 3); the standard error is below 0.01.
-    """
-    layers = round(time / 0.1)
-    start = equiangular_start(2, 0.0).expand(3000, -1, -1)
-    ends = noisy_chain(
-        SphereAttention(beta), start, dimension, 1.0, 0.1, layers,
-        centred=True, seed=4, save_every=layers, keep=cosine,
-    )["kept"].values[-1]  # fmt: skip
-    assert (np.abs(ends) < 0.9).mean() < 0.01
-    count = int((ends < 0.0).sum())
-
-    def p_value(beta, dimension):
-        law = two_tokens(SphereAttention(beta), dimension, 1.0, [0.0], centred=True)
-        return binomtest(count, 3000, float(law["antipode"][0])).pvalue
-
-    assert p_value(beta, dimension) > 1e-3
-    for wrong in (
-        ((beta, 3),) if dimension == 2 else ((beta - 0.3, dimension), (beta + 0.3, dimension))
-    ):
-        assert p_value(*wrong) < 1e-3
-
-
-def test_the_error_of_steps_is_of_order_one():
-    """P(antipode) of 40,000 paths with steps 0.8 and 0.4: the extrapolated value is the exact one.
-
-    Its standard error is 0.003, those of the two 0.0013. The errors, 0.027 and 0.015 of 0.093, are
-    far outside them; extrapolation with order two (a weight of 1/3) leaves 0.011.
-    """
-    attention, samples = SphereAttention(2.0), 40_000
-    start = equiangular_start(2, 0.0).expand(samples, -1, -1)
-    known = float(two_tokens(attention, 8, 1.0, [0.0], centred=True)["antipode"][0])
-
-    def share(step, layers):
-        data = noisy_chain(
-            attention, start, 8, 1.0, step, layers,
-            centred=True, seed=layers, save_every=layers, keep=cosine,
-        )  # fmt: skip
-        return float((data["kept"].values[-1] < 0.0).mean())
-
-    coarse, fine = share(0.8, 100), share(0.4, 200)
-    error = (known * (1.0 - known) / samples) ** 0.5
-    assert abs(2.0 * fine - coarse - known) < 4.0 * 5.0**0.5 * error
-    assert known - fine > 5.0 * error
-    assert known - coarse > 10.0 * error
-    assert 1.4 < (known - coarse) / (known - fine) < 2.6
-
-
-GOOD = {"attention": SphereAttention(1.0), "dimension": 3, "sigma": 1.0, "cosine": [0.0]}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("attention", SphereAttention(1.0, causal=True)), ("dimension", 1), ("dimension", 20_000),
-        ("sigma", 0.0), ("cosine", [1.0]), ("cosine", []), ("cosine", [0.5, 0.1]),
-        ("cosine", [math.nan]),
-    ],
-)  # fmt: skip
-def test_bad_input_is_named(name, value):
-    """One sentence that starts with the argument."""
-    with pytest.raises(ValueError, match=rf"^{name} must be"):
-        two_tokens(**{**GOOD, name: value})
-    with pytest.raises(ValueError, match=r"^beta"):
-        two_tokens(SphereAttention(301.0), 3, 1.0, [0.0])
-    with pytest.raises(ValueError, match=r"^dimension must be smaller"):
-        two_tokens(SphereAttention(1.0), 3, 1e-3, [0.0])
-    with pytest.raises(ValueError, match=r"^gram"):
-        SphereAttention(1.0).gram_bracket(2.0 * GRAM, 1.0, 3)
+def test_noise_needs_plain_attention():
+    with pytest.raises(ValueError, match="sigma must be 0 unless attention is a SphereAttention"):
+        sphere_network(TokenAttention(1.0), uniform_start(3, 3), 0.1, 2, sigma=1.0)

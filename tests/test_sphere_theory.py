@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
+from shaped_attention.sphere import (
+    SphereAttention,
+    equiangular_start,
+    sphere_flow,
+    uniform_start,
+)
 from shaped_attention.sphere.theory import (
     equiangular_cosine,
     equiangular_field,
     final_rate,
     meeting_time,
+    mode_growth,
 )
 from tests.refusals import refused
 from tests.sphere_tokens import dirac_energy, many_token_cosine, polygon_energy, uniform_energy
@@ -42,49 +50,40 @@ def integrated(times, beta, start, normalised):
 
 
 @pytest.mark.parametrize("normalised", [True, False])
-@pytest.mark.parametrize("beta", [-2.0, 0.0, 0.5, 4.0, 9.0, 20.0])
+@pytest.mark.parametrize("beta", [-2.0, 0.0, 4.0, 20.0])
 def test_two_tokens_follow_the_differential_equation(beta, normalised):
     """To 1e-10; the other normalisation, or another beta, is 1e-6 away."""
     speed = 1.0 if normalised else math.exp(-beta)
-    for start in (-0.9, 0.0, 0.6):
+    for start in (-0.9, 0.6):
         times = np.linspace(0.0, 4.0, 6) * speed
         known = integrated(times, beta, start, normalised)
         found = equiangular_cosine(times, 2, beta, start, normalised)
         np.testing.assert_allclose(found, known, atol=1e-10)
-        if start == 0.6:
-            other = equiangular_cosine(times, 2, beta + 0.1, start, normalised)
-            assert np.abs(other - known).max() > 1e-6
-            if beta != 0.0:
-                other = equiangular_cosine(times, 2, beta, start, not normalised)
-                assert np.abs(other - known).max() > 1e-6
+    others = [equiangular_cosine(times, 2, beta + 0.1, start, normalised)]
+    if beta != 0.0:
+        others.append(equiangular_cosine(times, 2, beta, start, not normalised))
+    assert min(np.abs(other - known).max() for other in others) > 1e-6
 
 
-def test_two_tokens_at_the_ends():
-    """tanh at beta = 0 for SA and USA; 1 at once infinity is reached; the start at time 0."""
-    times = np.array([0.0, 0.5, 1.0, 2.0])
-    for normalised in (True, False):
-        found = equiangular_cosine(times, 2, 0.0, -0.4, normalised)
-        np.testing.assert_allclose(found, np.tanh(times + math.atanh(-0.4)), atol=1e-11)
-        near = equiangular_cosine(times, 2, 1e-7, -0.4, normalised)
-        np.testing.assert_allclose(near, found, atol=1e-6)
-        assert equiangular_cosine([0.0, 1e6], 2, 3.0, -0.4, normalised)[0] == pytest.approx(-0.4)
-        assert equiangular_cosine([0.0, 1e6], 2, 3.0, -0.4, normalised)[1] == 1.0
-    assert equiangular_cosine([1e9], 2, 300.0, -0.9)[0] == pytest.approx(-0.9, abs=1e-12)
-    time = meeting_time(1e-3, 2, 5.0, -0.3)
-    assert equiangular_cosine([time], 2, 5.0, -0.3)[0] == pytest.approx(0.999, abs=1e-10)
+@pytest.mark.parametrize(
+    ("beta", "low", "high"), [(1.0, 0, 1e-12), (16.0, 1e-11, 1e-9), (30.0, 1e-5, 1e-3)]
+)
+def test_errors_of_the_equation_are_those_of_rounded_times(beta, low, high):
+    """Against t(s) by quadrature with 40 digits, N = 2, 8 and 32, from orthogonal tokens."""
+    errors = []
+    with mpmath.workdps(40):
+        for tokens in (2, 8, 32):
 
+            def slowness(s, tokens=tokens):
+                own = mpmath.exp(beta * tokens / (mpmath.exp(s) + tokens - 1))
+                return (own + tokens - 1) / (2 * tokens)
 
-@pytest.mark.parametrize("normalised", [True, False])
-def test_equiangular_tokens_have_the_final_rate(normalised):
-    """g' / (1 - g) near 1 to 1e-6, for 2 to 1000 tokens; at g = 1/2 it is not that."""
-    for tokens in (2, 3, 30, 1000):
-        for beta in (0.0, 1.0, 9.0):
-            rate = final_rate(tokens, beta, normalised)
-            slope = float(equiangular_field(1.0 - 1e-8, tokens, beta, normalised)) / 1e-8
-            assert slope == pytest.approx(rate, rel=1e-6)
-            half = float(equiangular_field(0.5, tokens, beta, normalised)) / 0.5
-            assert abs(half / rate - 1.0) > 0.05
-            assert rate == final_rate(2, beta, normalised)
+            grid = [mpmath.mpf(k) / 4 for k in range(29)]
+            parts = [mpmath.quad(slowness, ends) for ends in itertools.pairwise(grid)]
+            times = [float(mpmath.fsum(parts[: k + 1])) for k in range(len(parts))]
+            known = [float(1 - tokens / (mpmath.exp(s) + tokens - 1)) for s in grid[1:]]
+            errors.append(np.abs(equiangular_cosine(times, tokens, beta) - known).max())
+    assert low <= max(errors) <= high
 
 
 def fitted_slopes(attention, start, speed):
@@ -114,7 +113,7 @@ def test_in_dimension_n_every_start_converges_at_the_final_rate(beta, normalised
     assert (fitted_slopes(causal, start[:10], 0.25 * rate) < 0.75 * rate).all()
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("beta", [0.0, 1.0])
 def test_small_beta_gives_one_cluster_on_the_circle(beta):
     """All of 500 uniform starts of 5 tokens, d = 2, at time 100; with V = -I none."""
     start = uniform_start(5, 2, 500, seed=3)
@@ -166,10 +165,34 @@ def test_extreme_energies_are_those_of_gram_matrices():
             assert uniform_energy(beta, 2) < known < dirac_energy(beta)
 
 
+def test_causal_tokens_meet_at_half_the_rate_of_the_second_token():
+    """1 - cos falls like e^{-t}, half as fast as with full attention, and token 0 leads.
+
+    The slopes of log(1 - <x_0, x_i>), of token 1 and with full attention of all, are those of the
+    rates to 1e-3; the negative control is the rate of the other mask. Later tokens of a decoder
+    relax to them as e^{-t/6}, since their own rates are at least 2/3 in place of 1/2.
+    """
+    start = equiangular_start(5, 0.3)
+    for causal, times in ((True, [0.0, 16.0, 20.0]), (False, [0.0, 8.0, 12.0])):
+        attention = SphereAttention(1.0, causal=causal)
+        flow = sphere_flow(attention, start, times, keep_tokens=True, tolerance=1e-9)
+        x = flow["tokens"].to_numpy()[:, 0]
+        # 1 - cos loses its digits; half of |x - y|^2 does not.
+        apart = 0.5 * ((x[:, 1:] - x[:, :1]) ** 2).sum(-1)
+        rates = -np.log(apart[2] / apart[1]) / (times[2] - times[1])
+        rate, other = (final_rate(5, 1.0, causal=mask) for mask in (causal, not causal))
+        assert abs((rates - rate)[: 1 if causal else None]).max() < 1e-3
+        assert abs(rates / rate - 1.0).max() < 0.05
+        assert abs(rates - other).min() > 0.9
+        moved = np.abs(x[-1, 0] - x[0, 0]).max()
+        assert moved < 1e-12 if causal else moved > 0.1
+
+
 test_bad_input = refused(
     (lambda: equiangular_cosine([0.0], 2, 1.0, 1.1), "start must be a cosine in .*; got 1.1"),
-    (lambda: equiangular_cosine([-1.0], 2, 1.0), "times must be increasing finite numbers >= 0"),
-    (lambda: equiangular_cosine([math.inf], 2, 1.0), "times must be increasing finite numbers"),
+    (lambda: equiangular_cosine([1.0, 0.0], 2, 1.0), "times must be increasing finite numbers"),
+    (lambda: equiangular_field(-0.6, 3, 1.0), "cosine must be "),
+    (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start must be a cosine above .*; got 0.95"),
+    (lambda: mode_growth(1, 0.0), "beta must be nonzero"),
     (lambda: final_rate(1, 1.0), "tokens must be an integer >= 2; got 1"),
-    (lambda: final_rate(2, math.inf), "beta must be a finite number; got inf"),
 )

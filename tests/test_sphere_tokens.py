@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-import shaped_attention as sa
 from shaped_attention.sphere import (
     SphereAttention,
     TokenAttention,
     given_start,
     sphere_flow,
-    sphere_network,
 )
 from tests.refusals import refused
 from tests.sphere_tokens import (
@@ -27,11 +25,10 @@ from tests.sphere_tokens import (
 )
 
 
-@pytest.mark.parametrize("normalised", [True, False])
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("normalised", "causal"), [(True, False), (False, True)])
 def test_identity_matrices_are_the_gram_flow(normalised, causal):
-    """V = I and V = -I, d < N, d = N and d > N: to 1e-6; the other sign is further than 1e-2."""
-    for d in (3, 5, 20):
+    """V = I and V = -I, d < N and d > N: to 1e-6; the other sign is further than 1e-2."""
+    for d in (3, 20):
         x = random_tokens(5, d, 3, seed=d)
         reduced = given_start(x)
         for sign in (1.0, -1.0):
@@ -47,8 +44,7 @@ def test_identity_matrices_are_the_gram_flow(normalised, causal):
         assert np.abs(wrong - known).max() > 1e-2
 
 
-@pytest.mark.parametrize("normalised", [True, False])
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("normalised", "causal"), [(True, True), (False, False)])
 def test_heads_and_mlp_are_those_written_out_token_by_token(normalised, causal):
     """To 1e-6, with fewer rows than d and as many, shared matrices and some for each sample.
 
@@ -154,90 +150,20 @@ def test_it_is_a_gradient_flow_for_symmetric_forms_only(normalised):
     assert falls["general"] < -1e-3
 
 
-def test_a_token_flow_is_a_result_as_the_others(tmp_path):
-    """Unit diagonal, chunks and functions of V, saved and loaded."""
-    x = random_tokens(5, 4, 7)
-    attention = TokenAttention(
-        1.0, matrices(2, 4), matrices(2, 4, seed=1), lambda t: matrices(4, 4)
-    )
-    whole = sphere_flow(attention, x, [0.5, 20.0], tolerance=1e-3, keep_tokens=True)
-    v = whole["V"].values
-    np.testing.assert_allclose(np.diagonal(v, axis1=2, axis2=3), 1.0, atol=1e-14)
-    for keep in (True, False):
-        part = sphere_flow(
-            attention, x, [0.5, 20.0], tolerance=1e-3, chunk=3, keep_tokens=keep,
-            keep=lambda gram: gram[:, 0, 1],
-        )  # fmt: skip
-        np.testing.assert_allclose(part["kept"], v[..., 0, 1], atol=1e-11)
-    stored = sa.load(sa.save(whole, tmp_path / "flow.nc"))
-    np.testing.assert_array_equal(stored["tokens"], whole["tokens"])
-    kept = sa.specification(stored)["attention"]
-    assert (kept["beta"], np.shape(kept["query"]["values"])) == (1.0, (1, 1, 2, 4))
-    assert "<lambda> is a function, which is code" in kept["value"]["unrecorded"]
-    assert np.abs(whole["tokens"][0] - whole["tokens"][1]).max() > 1e-2
-
-
 START = random_tokens(3, 2, 2)
-SQUARE = torch.eye(2)
+ONES = torch.ones(1, 2)
 
 
 def check(*query_and_key, **value):
     TokenAttention(1.0, *query_and_key, **value).check_start(START)
 
 
-def test_matrices_of_any_precision_are_those_in_float64():
-    """Matrices and functions of time in float32 give the bits of float64; scaled ones not.
-
-    A field that overflows is no error of `moved`, so that an integrator may try it.
-    """
-    q, k, v = (matrices(2, 2, seed=s).float() for s in range(3))
-
-    def moved(kind, factor=1.0):
-        attention = TokenAttention(1.0, kind(q), lambda t: kind(k), kind(factor * v))
-        attention.check_start(START)
-        assert not attention.autonomous
-        return attention.moved(START)
-
-    assert torch.equal(moved(lambda m: m), moved(torch.Tensor.double))
-    assert moved(lambda m: m).dtype == torch.float64
-    assert not torch.equal(moved(lambda m: m), moved(torch.Tensor.double, 1.0 + 1e-6))
-    steep = TokenAttention(600.0, 10.0 * SQUARE, normalised=False)
-    assert steep.autonomous
-    steep.check_start(START)
-    assert not bool(torch.isfinite(steep.moved(START)).all())
-
-
-def flow(attention, start=START):
-    return sphere_flow(attention, start, [1.0])
-
-
 test_bad_input = refused(
-    (lambda: TokenAttention(1.0, torch.ones(2)), r"query must be of shape .*; got \(2,\)"),
-    (lambda: TokenAttention(1.0, torch.full((2, 2), math.inf)), "query must be finite"),
-    (lambda: TokenAttention(1.0, value=torch.ones(1, 2)), "value must be square; got"),
-    (lambda: TokenAttention(1.0, torch.ones(1, 2), SQUARE), "query must be .* rows as key"),
-    (
-        lambda: TokenAttention(1.0, torch.ones(2, 2, 2), torch.ones(3, 2, 2)),
-        "equal numbers of samples",
-    ),
-    (lambda: TokenAttention(1.0, torch.ones(1, 2)), "query must be square, because key is"),
-    (lambda: TokenAttention(1.0, mlp=3), r"mlp must be a function of tokens; got 3"),
-    (lambda: flow(TokenAttention(1.0, mlp=lambda x: x[:1])), "mlp must keep the shape"),
-    (lambda: flow(TokenAttention(1.0, torch.eye(3))), "query must have shape .*reduced=False"),
-    (lambda: check(value=lambda t: torch.ones(1, 2)), r"value must be square; got \(1, 1, 1"),
-    (lambda: check(torch.ones(1, 2), lambda t: torch.ones(3, 2)), "query must be .* as key"),
+    (lambda: TokenAttention(1.0, torch.ones(2)), r"query must be a tensor of shape \(k, d\)"),
+    (lambda: check(value=ONES), "value must be a matrix with as many rows as columns; got 1"),
+    (lambda: check(ONES, torch.eye(2)), "query must be a matrix with as many rows as key"),
+    (lambda: check(torch.ones(2, 2, 2), torch.ones(3, 2, 2)), "of equal numbers of heads, or of 1"),
+    (lambda: check(ONES), "query must be a matrix with as many rows as key; got"),
+    (lambda: check(torch.eye(3)), "query must have shape .*reduced=False"),
     (lambda: check(value=lambda t: torch.ones(3, 1, 2, 2)), r"\(1 or 2, H, k, 2\)"),
-    (lambda: check(value=lambda t: 3.0), "value must be a tensor; got 3.0"),
-    (
-        lambda: sphere_network(SphereAttention(1.0), START, 1.0, 1, normalise="x"),
-        "normalise must be 'after', 'before' or None; got 'x'",
-    ),
-    (
-        lambda: sphere_flow(SphereAttention(1.0), START, [1.0], normalise="ngpt"),
-        "normalise must be 'after', 'before' or None; got 'ngpt'",
-    ),
-    (
-        lambda: sphere_network(TokenAttention(1.0), START, 1.0, 1, sigma=0.1),
-        "sigma must be 0 unless attention is a SphereAttention",
-    ),
 )

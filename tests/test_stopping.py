@@ -59,8 +59,6 @@ def test_exit_times_by_hand():
     stopped = result.assign(stopping_time=("sample", [0.5, np.inf, np.inf]))
     with pytest.raises(ValueError, match=r"^result has paths that stopped inside the range up"):
         exit_times(stopped, 0.5, 2.0)
-    with pytest.raises(ValueError, match="smallest and largest must be numbers with 0 <= "):
-        exit_times(result, 2.0, 0.5)
 
 
 def test_explosion_curve_counts_and_bounds():
@@ -78,8 +76,6 @@ def test_explosion_curve_counts_and_bounds():
     tails = binom.sf(counts - 1, 200, curve["lower"].values)
     np.testing.assert_allclose(tails[counts > 0], 0.025, rtol=1e-8)
     assert float(curve["lower"][0]) == 0.0
-    with pytest.raises(ValueError, match=r"^confidence must be in \(0, 1\)"):
-        explosion_curve(result, confidence=1.0)
 
 
 def test_the_network_follows_the_sde_to_the_radius_as_it_widens():
@@ -127,10 +123,7 @@ def test_stopping_map():
     assert np.median(exit_times(fixed)) < 0.2
 
 
-@pytest.mark.parametrize(
-    ("width", "horizon", "depth"),
-    [(10, 0.25, 3), (12, 0.25, 3), (100, 0.29, 29), (100, 0.07, 7), (10, 0.01, 1), (3, 0.9, 3)],
-)
+@pytest.mark.parametrize(("width", "horizon", "depth"), [(10, 0.25, 3), (100, 0.29, 29)])
 def test_chains_reach_the_horizon(width, horizon, depth, monkeypatch):
     """Depths are width * horizon, rounded up but for rounding of the product itself."""
     depths = []
@@ -140,40 +133,11 @@ def test_chains_reach_the_horizon(width, horizon, depth, monkeypatch):
         return sa.simulate_chain(*arguments, **options)
 
     monkeypatch.setattr(stopping, "simulate_chain", sampled)
-    v0, run = np.eye(2), {"horizon": horizon, "step": horizon / 2, "samples": 2}
-    stopping_map(v0, [0.1], [1.0], width=width, **run)
-    explosion_table(sa.ShapedAttention(0.1), v0, (width,), **run)
-    assert depths == [depth, depth]
+    stopping_map(np.eye(2), [0.1], [1.0], width=width, horizon=horizon, step=horizon, samples=2)
+    assert depths == [depth]
 
 
 test_bad_arguments = refused(
-    (
-        lambda: exit_times(one_token(10, save_every=100)),
-        "only some of the times of its run; repeat the run with save_every=1",
-    ),
-    (
-        lambda: explosion_curve(one_token(10), times=[[0.1]]),
-        "times must be a list of finite numbers",
-    ),
-    (
-        lambda: explosion_table(sa.ShapedAttention(0.6), np.eye(2), (50, 50)),
-        r"widths must be a list of distinct values; got \(50, 50\)",
-    ),
-    (
-        lambda: stopping_map(np.eye(2), [], [1.0]),
-        r"gammas must be a list of distinct values; got \[\]",
-    ),
+    (lambda: exit_times(one_token(10, save_every=100)), "repeat the run with save_every=1"),
+    (lambda: explosion_curve(one_token(10), times=[[0.1]]), "times must be a list of finite"),
 )
-
-
-def test_a_curve_needs_no_covariances():
-    run = {"width": 8, "depth": 4, "samples": 50, "radius": 3.0}
-    whole = sa.simulate_chain(sa.ShapedAttention(0.9), sa.equicorrelated(2, 0.2), **run)
-    less = sa.simulate_chain(
-        sa.ShapedAttention(0.9), sa.equicorrelated(2, 0.2), **run, keep="observables"
-    )
-    curve = explosion_curve(whole)
-    assert 0.0 < float(curve["probability"][-1]) < 1.0
-    np.testing.assert_array_equal(explosion_curve(less)["lower"], curve["lower"])
-    with pytest.raises(ValueError, match="it lacks stopping_time"):
-        explosion_curve(whole.drop_vars("stopping_time"))

@@ -98,8 +98,3 @@ def test_wrong_textbooks_have_another_law(
 ) -> None:
     """Negative controls of the test above, at its sizes."""
     assert not same_law(integrated, law_of_textbook(wrong, monkeypatch))
-
-
-def test_a_path_that_loses_definiteness_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="not positive-definite"):
-        simulate(torch.eye(2, dtype=torch.float64), 1.0, 1.0, 4.0, 0.5, 64, seed=1)

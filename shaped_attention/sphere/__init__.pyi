@@ -1,12 +1,6 @@
 from . import theory
 from .attention import SphereAttention
-from .circle import angles_of, tokens_of
-from .clusters import (
-    close_pairs,
-    cluster_count,
-    cluster_masses,
-    order_parameter,
-)
+from .clusters import close_pairs, cluster_count, cluster_masses
 from .flow import sphere_flow
 from .layers import noisy_chain, sphere_network
 from .mean_field import mean_field
@@ -16,7 +10,6 @@ from .token_attention import TokenAttention
 __all__ = [
     "SphereAttention",
     "TokenAttention",
-    "angles_of",
     "close_pairs",
     "cluster_count",
     "cluster_masses",
@@ -24,10 +17,8 @@ __all__ = [
     "given_start",
     "mean_field",
     "noisy_chain",
-    "order_parameter",
     "sphere_flow",
     "sphere_network",
     "theory",
-    "tokens_of",
     "uniform_start",
 ]

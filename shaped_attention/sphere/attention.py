@@ -21,24 +21,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from shaped_attention.checks import argument_error, check_finite, check_nonnegative, with_types
-from shaped_attention.results.plain_arguments import storable
-from shaped_attention.sphere.random_values import (
-    check_dimension,
-    noise_bracket,
-    noise_drift,
+from shaped_attention.checks import (
+    argument_error,
+    check_nonnegative,
+    check_range,
+    check_width,
+    with_types,
 )
+from shaped_attention.results.plain_arguments import storable
+from shaped_attention.sphere.random_values import noise_bracket, noise_drift
 from shaped_attention.sphere.starts import check_start
 
-_LARGEST_BETA = 600.0
-"""exp(beta) does not overflow up to this beta."""
+_LARGEST_BETA = 300.0
+"""exp(2 beta) does not overflow up to this beta."""
 
 
-def check_beta(beta: float, largest: float = _LARGEST_BETA) -> None:
+def check_beta(beta: float) -> None:
     """Raise ValueError unless `beta` is finite and small enough for its exponential."""
-    check_finite("beta", beta)
-    if abs(beta) > largest:
-        raise argument_error("beta", f"in [-{largest:g}, {largest:g}], so that exp is finite", beta)
+    check_range("beta", beta, -_LARGEST_BETA, _LARGEST_BETA)
 
 
 def tangential(
@@ -58,9 +58,6 @@ class Attention(ABC):
 
     def __post_init__(self) -> None:
         check_beta(self.beta)
-        for name in ("normalised", "repulsion", "causal"):
-            if not isinstance(getattr(self, name), bool):
-                raise argument_error(name, "True or False", getattr(self, name))
 
     @abstractmethod
     def moved(
@@ -68,21 +65,16 @@ class Attention(ABC):
         tokens: Float[Tensor, "B N r"],
         time: Float[Tensor, " B"] | None = None,
         which: Int[Tensor, " B"] | None = None,
-        *,
-        beta: Float[Tensor, "B 1 1"] | None = None,
     ) -> Float[Tensor, "B N r"]:
-        """Return the attention of tokens of any norm, before the projection."""
+        """Return the attention of tokens of any norm, before the projection.
 
-    def field(
-        self,
-        tokens: Float[Tensor, "B N r"],
-        time: Float[Tensor, " B"] | None = None,
-        which: Int[Tensor, " B"] | None = None,
-        *,
-        beta: Float[Tensor, "B 1 1"] | None = None,
-    ) -> Float[Tensor, "B N r"]:
-        """Return dx/dt of tokens (B, N, r) on the unit sphere: the projection of `moved`."""
-        return tangential(self.moved(tokens, time, which, beta=beta), tokens)
+        `time` is that of each sample (None: 0), and `which` their indices, for matrices that differ
+        between samples (None: all).
+        """
+
+    def field(self, tokens: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
+        """Return dx/dt of tokens on the unit sphere at time 0: the projection of `moved`."""
+        return tangential(self.moved(tokens), tokens)
 
     def check_start(self, start: Float[Tensor, "samples N r"]) -> None:
         """Raise ValueError unless these are unit tokens that fit the attention."""
@@ -93,26 +85,15 @@ class Attention(ABC):
         """Whether the field is independent of time."""
         return True
 
-    def weights(
-        self, gram: Float[Tensor, "*B N N"], beta: Float[Tensor, "*B 1 1"] | None = None
-    ) -> Float[Tensor, "*B N N"]:
-        """Return the weights w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N).
-
-        `beta`, one per matrix, replaces the attention's, here and in `field`. It must be finite
-        and at most 600 in absolute value, which is not checked.
-        """
-        logits = (self.beta if beta is None else beta) * gram
+    def weights(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
+        """Return the weights w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N)."""
+        logits = self.beta * gram
+        seen: int | Tensor = gram.shape[-1]
         if self.causal:
-            # Token i, counted from 0, sees i + 1 tokens.
-            token = torch.arange(gram.shape[-1], device=gram.device)
-            logits = logits.masked_fill(token > token[:, None], -torch.inf)
-        if self.normalised:
-            return torch.softmax(logits, dim=-1)
-        count = gram.shape[-1]
-        if not self.causal:
-            return torch.exp(logits) / count
-        seen = torch.arange(1, count + 1, dtype=gram.dtype, device=gram.device)
-        return torch.exp(logits) / seen[:, None]
+            number = torch.arange(1, seen + 1, device=gram.device)
+            seen = number[:, None]
+            logits = logits.masked_fill(number > seen, -torch.inf)
+        return torch.softmax(logits, dim=-1) if self.normalised else torch.exp(logits) / seen
 
     def _energies(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
         count = gram.shape[-1]
@@ -129,7 +110,7 @@ class SphereAttention(Attention):
     Parameters
     ----------
     beta
-        Inverse temperature; finite, at most 600 in absolute value.
+        Inverse temperature, at most 300 in absolute value.
     normalised
         True for SA (weights divided by their sum), False for USA (divided by the number of tokens).
     repulsion
@@ -153,11 +134,9 @@ class SphereAttention(Attention):
         tokens: Float[Tensor, "*B N r"],
         time: Tensor | None = None,
         which: Tensor | None = None,
-        *,
-        beta: Float[Tensor, "*B 1 1"] | None = None,
     ) -> Float[Tensor, "*B N r"]:
         """Return +-sum_j w_ij x_j of tokens (..., N, r); `time` and `which` are ignored."""
-        moved = self.weights(tokens @ tokens.mT, beta) @ tokens
+        moved = self.weights(tokens @ tokens.mT) @ tokens
         return -moved if self.repulsion else moved
 
     @with_types
@@ -168,7 +147,7 @@ class SphereAttention(Attention):
         dimension: int | None = None,
         centred: bool = False,
     ) -> Float[Tensor, "*B N N"]:
-        """Return the drift of Gram matrices (..., N, N), with noise of strength `sigma` if given.
+        """Return the drift of Gram matrices (..., N, N) of unit tokens, with noise or without.
 
         Without noise dV/dt = M + M^T - (diag(M) 1^T + 1 diag(M)^T) o V with M = +-w V. With the
         noise of `sphere_network` in dimension d, as h -> 0,
@@ -180,9 +159,9 @@ class SphereAttention(Attention):
         Raises
         ------
         ValueError
-            If V does not have unit diagonal, or another argument is outside its range.
+            If an argument is outside its range.
         """
-        _check_gram(gram, sigma)
+        width = _checked_dimension(gram, sigma, dimension)
         weights = self.weights(gram)
         moved = weights @ gram
         drift = torch.zeros_like(moved)
@@ -192,9 +171,7 @@ class SphereAttention(Attention):
             drift = pull + pull.mT - (along[..., :, None] + along[..., None, :]) * gram
         if sigma == 0.0:
             return drift
-        return drift + sigma**2 * noise_drift(
-            gram, moved @ weights.mT, check_dimension(gram, dimension)
-        )
+        return drift + sigma**2 * noise_drift(gram, moved @ weights.mT, width)
 
     @with_types
     def gram_bracket(
@@ -215,12 +192,11 @@ class SphereAttention(Attention):
         Raises
         ------
         ValueError
-            If V does not have unit diagonal, or another argument is outside its range.
+            If an argument is outside its range.
         """
-        _check_gram(gram, sigma)
+        width = _checked_dimension(gram, sigma, dimension)
         weights = self.weights(gram)
-        mixed = weights @ gram @ weights.mT
-        return sigma**2 * noise_bracket(gram, mixed, check_dimension(gram, dimension))
+        return sigma**2 * noise_bracket(gram, weights @ gram @ weights.mT, width)
 
     def energy(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
         """Return E = (1 / (2 beta N^2)) sum_ij exp(beta V_ij); at beta = 0, sum_ij V_ij / (2 N^2).
@@ -232,7 +208,14 @@ class SphereAttention(Attention):
         return self._energies(gram)
 
 
-def _check_gram(gram: Float[Tensor, "*B N N"], sigma: float) -> None:
+def _checked_dimension(gram: Float[Tensor, "*B N N"], sigma: float, dimension: int | None) -> int:
+    """Return the dimension, or 1 without noise, for which it is not needed."""
+    check_nonnegative("sigma", sigma)
     if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
         raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
-    check_nonnegative("sigma", sigma)
+    if sigma == 0.0:
+        return 1
+    if dimension is None:
+        raise argument_error("dimension", "given together with sigma", dimension)
+    check_width("dimension", dimension)
+    return dimension

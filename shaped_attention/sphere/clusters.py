@@ -11,16 +11,37 @@ tokens with lengths they take the cosines V_ij / sqrt(V_ii V_jj).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import torch
+import xarray as xr
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from shaped_attention.checks import argument_error, check_inside
-from shaped_attention.sphere.array_arguments import also_of_arrays
+from shaped_attention.checks import argument_error, check_inside, real_array
 
 
-@also_of_arrays("gram")
+def _of_any_kind(*dimensions: str) -> Callable[[Callable[..., Tensor]], Callable[..., Any]]:
+    """Let a function of tensors accept arrays and the V of a result; `dimensions` are its own."""
+
+    def decorate(function: Callable[..., Tensor]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(gram: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(gram, Tensor):
+                return function(gram, *args, **kwargs)
+            return xr.apply_ufunc(
+                lambda x: function(torch.tensor(real_array(x, "gram")), *args, **kwargs).numpy(),
+                gram, input_core_dims=[["row", "col"]], output_core_dims=[[*dimensions]],
+            )  # fmt: skip
+
+        return call
+
+    return decorate
+
+
+@_of_any_kind()
 def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*B"]:
     """Return the number of clusters: connected components of the graph {V_ij >= 1 - delta}.
 
@@ -46,7 +67,7 @@ def cluster_count(gram: Float[Tensor, "*B N N"], delta: float) -> Int[Tensor, "*
     return (_joined(gram, delta).tril(-1).sum(-1) == 0.0).sum(-1)
 
 
-@also_of_arrays("gram")
+@_of_any_kind("cluster")
 def cluster_masses(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*B N"]:
     """Return the fractions of the tokens in each cluster, the largest first, then zeros.
 
@@ -75,7 +96,7 @@ def _joined(gram: Tensor, delta: float) -> Float[Tensor, "*B N N"]:
     return joined
 
 
-@also_of_arrays("gram")
+@_of_any_kind()
 def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*B"]:
     """Return the fraction of pairs i < j with a cosine of at least 1 - delta.
 
@@ -91,39 +112,16 @@ def close_pairs(gram: Float[Tensor, "*B N N"], delta: float) -> Float[Tensor, "*
     return near[..., above].to(gram.dtype).mean(-1)
 
 
-@also_of_arrays("gram")
-def order_parameter(gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B"]:
-    """Return the norm of the mean direction, |sum_i x_i| / N = sqrt(sum_ij V_ij) / N if |x_i| = 1.
-
-    It is 1 for one cluster.
-
-    Raises
-    ------
-    ValueError
-        If `gram` does not hold finite square matrices with positive diagonals.
-    """
-    gram = _cosines(gram)
-    return gram.sum((-2, -1)).clamp(min=0.0).sqrt() / gram.shape[-1]
-
-
 def _close(gram: Tensor, delta: float) -> Bool[Tensor, "*B N N"]:
     check_inside("delta", delta)
     return _cosines(gram) >= 1.0 - delta
 
 
 def _cosines(gram: Tensor) -> Float[Tensor, "*B N N"]:
-    """Return V_ij / sqrt(V_ii V_jj), or V itself if its diagonal is 1 to 1e-6."""
+    """Return V_ij / sqrt(V_ii V_jj)."""
     if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
         raise argument_error("gram", "of shape (..., N, N)", tuple(gram.shape))
-    if gram.shape[-1] == 0 or not bool(torch.isfinite(gram).all()):
-        raise ValueError(
-            "gram must be finite and not empty; it is empty or has NaN or infinite entries"
-        )
-    squares = gram.diagonal(dim1=-2, dim2=-1)
-    if bool(((squares - 1.0).abs() < 1e-6).all()):
-        return gram
-    if not bool((squares > 0.0).all()):
+    lengths = gram.diagonal(dim1=-2, dim2=-1).sqrt()
+    if not bool((lengths > 0.0).all()):
         raise ValueError("gram must have a positive diagonal; a token of length 0 has no direction")
-    # One length at a time: the product of two could overflow where the ratio does not.
-    lengths = squares.sqrt()
-    return gram / lengths[..., :, None] / lengths[..., None, :]
+    return gram / (lengths[..., :, None] * lengths[..., None, :])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shaped_attention.checks import argument_error, real_array
+from shaped_attention.checks import argument_error
 from shaped_attention.results.provenance import recorded
 from shaped_attention.sphere.attention import SphereAttention
 from shaped_attention.sphere.integrate import Keep, checked_times, integrate_flow
@@ -26,8 +25,7 @@ def sphere_flow(
     times: Sequence[float],
     *,
     normalise: str | None = "after",
-    betas: Sequence[float] | None = None,
-    keep: str | Callable[[Tensor], Tensor] | None = "V",
+    keep: str | Callable[[Tensor], Tensor] = "V",
     keep_tokens: bool = False,
     tolerance: float = 1e-5,
     chunk: int | None = None,
@@ -49,9 +47,6 @@ def sphere_flow(
         (Post-LN, the flow on the sphere), "before" (Pre-LN), or None. Lengths of tokens are 1 at
         first, and constant for "after". Under "before" a token x = r u with |u| = 1 follows
         du/dt = P_u A(u) / r and dr/dt = <u, A(u)>, with A the attention before the projection.
-    betas
-        Inverse temperatures that replace the attention's. The same initial tokens are followed for
-        each of them, all at once.
     keep
         "V" for the Gram matrices, which `compare` and figures need, or a function of Gram matrices
         (B, N, N) that returns a tensor (B, ...), such as ``lambda v: cluster_count(v, 1e-3)``.
@@ -76,8 +71,6 @@ def sphere_flow(
         - `start` (sample, row, feature);
         - with `keep_tokens`, `tokens` (time, sample, row, feature).
 
-        With `betas`, the first dimension of `V`, `kept` and `tokens` is `beta`.
-
     Raises
     ------
     ValueError
@@ -89,23 +82,14 @@ def sphere_flow(
     at = checked_times(times)
     attention.check_start(start)
     check_normalise(normalise)
-    every = [attention.beta]
-    if betas is not None:
-        listed = real_array(betas, "betas")
-        if listed.ndim != 1 or listed.size == 0:
-            raise argument_error("betas", "a list of numbers, at least one", betas)
-        every = betas = [replace(attention, beta=beta).beta for beta in listed.tolist()]
-    of_start = torch.tensor(every, dtype=start.dtype, device=start.device)
-    of_sample = of_start.repeat_interleave(len(start))[:, None, None]
 
     def field(tokens: Tensor, time: Tensor, which: Tensor) -> Tensor:
-        read = tokens
         if normalise == "before":
-            read = tokens / tokens.norm(dim=-1, keepdim=True)
-        return attention.moved(read, time, which % len(start), beta=of_sample[which])
+            tokens = tokens / tokens.norm(dim=-1, keepdim=True)
+        return attention.moved(tokens, time, which)
 
     kept = integrate_flow(
-        field, start.repeat(len(every), 1, 1), at.tolist(),
+        field, start, at.tolist(),
         lambda tokens: tokens if keep_tokens else measured(tokens, keep), tolerance, chunk,
         autonomous=attention.autonomous, sphere=normalise == "after",
         directed=normalise == "before",
@@ -114,15 +98,9 @@ def sphere_flow(
     if keep_tokens:
         there = (torch.from_numpy(tokens).to(start.device) for tokens in kept)
         data = np.stack([measured(tokens, keep).cpu().numpy() for tokens in there])
-
-    def by_beta(array: NDArray[np.float64]) -> NDArray[np.float64]:
-        shape = (len(at), len(every), len(start), *array.shape[2:])
-        return array.reshape(shape).swapaxes(0, 1)
-
-    result = flow_result(by_beta(data), start, keep, normalise != "after")
+    result = flow_result(data, start, keep, normalise != "after")
     if keep_tokens:
-        result["tokens"] = (("beta", "time", "sample", "row", "feature"), by_beta(kept))
-    result = result.isel(beta=0) if betas is None else result.assign_coords(beta=betas)
+        result["tokens"] = (("time", "sample", "row", "feature"), kept)
     return result.assign_coords(time=at).assign_attrs(horizon=float(at[-1]))
 
 
@@ -132,42 +110,27 @@ def check_normalise(normalise: str | None) -> None:
         raise argument_error("normalise", "'after', 'before' or None", normalise)
 
 
-def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep | None) -> Tensor:
+def measured(tokens: Float[Tensor, "B N r"], keep: str | Keep) -> Tensor:
     """Return the Gram matrices (B, N, N) of tokens, or a function of them."""
     gram = tokens @ tokens.mT
-    if keep is None or keep == "V":
+    if keep == "V":
         return gram
     if isinstance(keep, str):
         raise argument_error("keep", '"V" or a function of Gram matrices (B, N, N)', keep)
-    values = keep(gram)
-    if not isinstance(values, Tensor) or values.shape[:1] != gram.shape[:1]:
-        raise ValueError(
-            "keep must return a tensor (B, ...) for Gram matrices (B, N, N); it returned "
-            f"{type(values).__name__}"
-        )
-    return values
+    return keep(gram)
 
 
 def flow_result(
-    data: NDArray[np.float64], start: Tensor, keep: str | Keep | None, lengths: bool = False
+    data: NDArray[np.float64], start: Tensor, keep: str | Keep, lengths: bool = False
 ) -> xr.Dataset:
-    """Return the variables of a flow from data (beta, time, sample, ...), with `lengths` if any."""
-    first: dict[str, tuple[tuple[str, ...], NDArray[np.float64]]] = {
-        "start": (("sample", "row", "feature"), start.cpu().numpy())
-    }
-    if keep is not None and keep != "V":
-        rest = tuple(f"o{k}" for k in range(data.ndim - 3))
-        return xr.Dataset({"kept": (("beta", "time", "sample", *rest), data), **first})
+    """Return the variables of a flow from data (time, sample, ...), with `lengths` if any."""
+    first = xr.Dataset({"start": (("sample", "row", "feature"), start.cpu().numpy())})
+    if keep != "V":
+        rest = tuple(f"o{k}" for k in range(data.ndim - 2))
+        return first.assign(kept=(("time", "sample", *rest), data))
     if lengths:
         length = np.sqrt(np.diagonal(data, axis1=-2, axis2=-1))
-        first["length"] = (("beta", "time", "sample", "row"), length)
-    return xr.Dataset(
-        {
-            "V": (
-                ("beta", "time", "sample", "row", "col"), data,
-                {"long_name": "Gram matrix of the tokens"},
-            ),
-            "stopping_time": ("sample", np.full(len(start), np.inf)),
-            **first,
-        }
-    )  # fmt: skip
+        first["length"] = (("time", "sample", "row"), length)
+    first["stopping_time"] = ("sample", np.full(len(start), np.inf))
+    about = {"long_name": "Gram matrix of the tokens"}
+    return first.assign(V=(("time", "sample", "row", "col"), data, about))

@@ -20,7 +20,13 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.checks import argument_error, check_count, check_positive, check_width
+from shaped_attention.checks import (
+    argument_error,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    check_width,
+)
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.results.provenance import recorded
 from shaped_attention.samplers.arguments import saved_steps
@@ -36,9 +42,6 @@ from shaped_attention.sphere.integrate import CHUNK_ENTRIES, Keep
 from shaped_attention.sphere.starts import SpherePart, unit_rows
 from shaped_attention.sphere.token_attention import TokenAttention
 
-_LARGEST_SCALE = 1e12
-"""Largest sigma and noisy step: with weights of at most exp(600) nothing overflows."""
-
 
 @recorded("sphere network")
 def sphere_network(
@@ -52,7 +55,7 @@ def sphere_network(
     seed: int = 0,
     normalise: str | None = "after",
     save_every: int = 1,
-    keep: str | Callable[[Tensor], Tensor] | None = "V",
+    keep: str | Callable[[Tensor], Tensor] = "V",
 ) -> xr.Dataset:
     """Pass tokens through the layers of a network and keep their Gram matrices.
 
@@ -66,11 +69,11 @@ def sphere_network(
         ``uniform_start(tokens, d, samples, reduced=False)`` draws them; min(N, d) suffice for a
         `SphereAttention` without noise.
     step
-        Positive step h, at most 1e12 with noise; 1 in practical networks.
+        Positive step h; 1 in practical networks.
     layers
         Number of layers.
     sigma
-        Strength of the noise of a `SphereAttention`, from 0 to 1e12: one layer is
+        Strength of the noise of a `SphereAttention`, at least 0: one layer is
         X' = N(X + s h w X + sigma sqrt(h) w X W / sqrt d), with a Gaussian matrix W (d, d) for each
         layer and sample, and s = -1 for repulsion.
     centred
@@ -79,8 +82,7 @@ def sphere_network(
         Seed of the random matrices (integer >= 0). They are independent of an initial
         condition with the same seed and of the noise of `noisy_chain`.
     normalise
-        With N(y) = y / |y|, "after" (Post-LN): x' = N(x + h A(x)); "before" (Pre-LN): x' = x +
-        h A(N(x)); None: x' = x + h A(x). Noise needs "after".
+        Where a layer normalises, as in `sphere_flow`. Noise needs "after".
     save_every
         Number of layers between stored ones; layer 0 and the last layer are always stored.
     keep
@@ -98,10 +100,9 @@ def sphere_network(
     ValueError
         If an argument is outside its range.
     FloatingPointError
-        If the norm of a token overflows, or a token to be normalised is zero. (Without
-        normalisation USA explodes in finite time, as its weights grow like e^{beta |x|^2}.) Also if
-        a layer moves a token against its direction by more than its length under "before", as under
-        repulsion, whose flow reaches length 0 in finite time.
+        If the norm of a token overflows, as under USA without normalisation, which explodes in
+        finite time; if a token to be normalised is zero; or if a layer takes a token past 0 under
+        "before", as under repulsion, whose flow reaches length 0 in finite time.
     """
     attention.check_start(start)
     _check_layers(sigma, centred, step, layers, seed, save_every)
@@ -142,7 +143,7 @@ def noisy_chain(
     centred: bool = False,
     seed: int = 0,
     save_every: int = 1,
-    keep: str | Callable[[Tensor], Tensor] | None = "V",
+    keep: str | Callable[[Tensor], Tensor] = "V",
 ) -> xr.Dataset:
     """Sample Gram matrices with the law of a noisy `sphere_network`, at a cost independent of d.
 
@@ -247,7 +248,7 @@ def _run(
     layers: int,
     save_every: int,
     move: Callable[[Tensor, int, Tensor], Tensor],
-    keep: str | Keep | None,
+    keep: str | Keep,
     lengths: bool = False,
 ) -> xr.Dataset:
     """Run a network of any kind, whose tokens may have `lengths`.
@@ -267,23 +268,17 @@ def _run(
 
     stepper = _Layers(spec, move, start[0].numel())
     data = run_paths(stepper, {"kept": kept})["kept"]
-    result = flow_result(data[None], start, keep, lengths).isel(beta=0)
+    result = flow_result(data, start, keep, lengths)
     result = result.assign_coords(time=spec.times, layer=("time", np.array(spec.saved)))
     return result.assign_attrs(horizon=float(spec.times[-1]))
 
 
 def _normalised(x: Float[Tensor, "B N r"], layer: int) -> Float[Tensor, "B N r"]:
     """Normalise tokens (B, N, r), the output of the layer with this number, counted from 1."""
-    unit = unit_rows(x)
-    # All norms are 1 except in these two cases.
-    squares = unit.square().sum(-1)
-    if not bool((squares > 0.5).all()):
-        if bool((squares == 0.0).any()):
-            raise FloatingPointError(
-                f"layer {layer} gives a token that is zero and has no direction"
-            )
-        raise FloatingPointError(f"layer {layer} gives tokens that are not finite")
-    return unit
+    norms = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    if not bool(((norms > 0.0) & (norms < torch.inf)).all()):
+        raise FloatingPointError(f"layer {layer} gives a token of length 0 or infinity")
+    return x / norms
 
 
 def _reduced(factor: Float[Tensor, "B N c"]) -> Float[Tensor, "B N N"]:
@@ -296,11 +291,7 @@ def _check_layers(
 ) -> None:
     check_positive("step", step)
     # Without noise nothing moves centred tokens.
-    if isinstance(sigma, bool) or sigma != 0.0 or centred:
-        for name, value in (("sigma", sigma), ("step", step)):
-            check_positive(name, value)
-            if value > _LARGEST_SCALE:
-                raise argument_error(name, f"at most {_LARGEST_SCALE:g}", value)
+    (check_positive if centred else check_nonnegative)("sigma", sigma)
     check_count("layers", layers)
     check_count("save_every", save_every)
     check_count("seed", seed, lowest=0)

@@ -49,14 +49,13 @@ def mean_field(
     normalised: bool = True,
     repulsion: bool = False,
     cells: int = 512,
-    rescale: bool = False,
 ) -> xr.Dataset:
     """Solve the mean-field equation on the circle from a given density.
 
     Parameters
     ----------
     beta
-        Inverse temperature; finite, at most 600 in absolute value.
+        Inverse temperature, at most 300 in absolute value.
     density
         Initial density: averages over equal cells of [-pi, pi), or a function of arrays of angles.
         It must be nonnegative and have mass 1 to within 1e-6.
@@ -67,8 +66,6 @@ def mean_field(
     cells
         Number of cells if the density is a function, at least 8. The cost of a step grows as the
         square of this number.
-    rescale
-        Whether to divide the initial density by its mass.
 
     Returns
     -------
@@ -90,7 +87,7 @@ def mean_field(
     """
     attention = SphereAttention(beta, normalised, repulsion)
     at = checked_times(times)
-    now = cell_averages(density, cells, rescale)
+    now = cell_averages(density, cells)
     transport = _Transport(attention, len(now))
     kept = []
     for time in np.diff(at, prepend=0.0):
@@ -114,7 +111,7 @@ def cell_centres(cells: int) -> Array:
     return -math.pi + (np.arange(cells, dtype=np.float64) + 0.5) * (2.0 * math.pi / cells)
 
 
-def cell_averages(density: Density, cells: int, rescale: bool = False) -> Array:
+def cell_averages(density: Density, cells: int) -> Array:
     """Return the checked averages of an initial density over equal cells of [-pi, pi).
 
     A function is averaged by five-point Gauss quadrature in each cell; for an array `cells` is
@@ -132,12 +129,8 @@ def cell_averages(density: Density, cells: int, rescale: bool = False) -> Array:
     if not np.isfinite(averages).all() or (averages < 0.0).any():
         raise ValueError("density must be >= 0; it has negative, NaN or infinite entries")
     mass = float(averages.mean()) * 2.0 * math.pi
-    if rescale and 0.0 < mass < math.inf:
-        return averages / mass
-    if rescale or abs(mass - 1.0) > _MASS_ERROR:
-        raise ValueError(
-            f"density must have mass 1, or a positive mass with rescale=True; it has {mass:.9g}"
-        )
+    if abs(mass - 1.0) > _MASS_ERROR:
+        raise ValueError(f"density must have mass 1; it has {mass:.9g}")
     return averages
 
 
@@ -146,13 +139,7 @@ def _averaged(function: Callable[[Array], Array], first: float, cells: int) -> A
     nodes, weights = (np.asarray(part, float) for part in np.polynomial.legendre.leggauss(5))
     width = 2.0 * math.pi / cells
     points = first + width * (np.arange(cells)[:, None] + 0.5 * (nodes + 1.0))
-    values = real_array(function(points), "density")
-    if values.shape != points.shape:
-        raise ValueError(
-            f"density must return one number per angle; it returned shape {values.shape} for "
-            f"angles {points.shape}"
-        )
-    return values @ (0.5 * weights)
+    return real_array(function(points), "density") @ (0.5 * weights)
 
 
 class _Transport:

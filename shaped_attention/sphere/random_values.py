@@ -24,8 +24,6 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.checks import argument_error, check_width
-
 
 def noise_drift(
     gram: Float[Tensor, "*B N N"], mixed: Float[Tensor, "*B N N"], dimension: int
@@ -59,13 +57,3 @@ def noise_bracket(
     part = mixed[..., :, None, :, None] * projected
     part = part + part.transpose(-4, -3)
     return (part + part.transpose(-2, -1)) / dimension
-
-
-def check_dimension(gram: Float[Tensor, "*B N N"], dimension: int | None) -> int:
-    """Return the dimension; raise ValueError unless it is a width and R has unit diagonal."""
-    if dimension is None:
-        raise argument_error("dimension", "given together with sigma", dimension)
-    check_width("dimension", dimension)
-    if not bool(((gram.diagonal(dim1=-2, dim2=-1) - 1.0).abs() < 1e-6).all()):
-        raise ValueError("gram has diagonal entries other than 1; it must hold cosines")
-    return dimension

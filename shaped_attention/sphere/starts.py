@@ -20,7 +20,6 @@ from shaped_attention.checks import (
     with_types,
 )
 from shaped_attention.numerics.draws import Draws, stream_key
-from shaped_attention.samplers.arguments import check_device
 
 _UNIT = 1e-6
 """Largest error of the norm of a token that is taken as it is."""
@@ -45,14 +44,12 @@ def uniform_start(
     seed: int = 0,
     *,
     reduced: bool = True,
-    device: str | torch.device = "cpu",
 ) -> Float[Tensor, "samples N r"]:
     """Draw independent uniform tokens on S^{d-1}, rotated into at most N + 1 coordinates.
 
     N Gaussian vectors in R^d are L Q, where Q has orthonormal rows and L is Bartlett's factor of a
     Wishart_N(d) matrix (the Gaussian matrix itself if d < N + 2). The tokens are the rows of L
-    divided by their norms, so r = d if d < N + 2 and r = N otherwise. They depend on the device
-    only through rounding.
+    divided by their norms, so r = d if d < N + 2 and r = N otherwise.
 
     Parameters
     ----------
@@ -63,19 +60,17 @@ def uniform_start(
     reduced
         False keeps all d coordinates, which `TokenAttention` needs. The Gram matrices then have the
         same law, but differ for the same seed.
-    device
-        Device of the tokens.
 
     Raises
     ------
     ValueError
-        If an argument is not an integer in its range, or the device is unknown or unavailable.
+        If an argument is not an integer in its range.
     """
     check_count("tokens", tokens)
     check_width("dimension", dimension)
     check_count("samples", samples)
     check_count("seed", seed, lowest=0)
-    numbers = torch.arange(samples, device=check_device(device))
+    numbers = torch.arange(samples, device="cpu")
     if reduced:
         draws = Draws(stream_key(seed, "sphere"), numbers, 0)
         return unit_rows(draws.wishart_factor(tokens, dimension))
@@ -105,37 +100,21 @@ def equiangular_start(tokens: int, cosine: float) -> Float[Tensor, "1 N N"]:
     return unit_rows(root)[None]
 
 
-def given_start(tokens: ArrayLike, normalise: bool = False) -> Float[Tensor, "samples N r"]:
-    """Return given tokens (N, d) or (samples, N, d), rotated into min(N, d) coordinates.
-
-    Parameters
-    ----------
-    tokens
-        Unit vectors, or any nonzero vectors with `normalise`.
-    normalise
-        Whether to divide them by their norms.
+def given_start(tokens: ArrayLike) -> Float[Tensor, "samples N r"]:
+    """Return the directions of tokens (samples, N, d) or (N, d), in min(N, d) coordinates.
 
     Raises
     ------
     ValueError
-        If the shape is invalid, an entry is not finite, or a token is zero or not of norm 1.
+        If the shape is invalid, or a token is zero or not finite.
     """
     array = real_array(tokens, "tokens")
     array = array[None] if array.ndim == 2 else array
     if array.ndim != 3 or 0 in array.shape:
         raise argument_error("tokens", "of shape (N, d) or (samples, N, d)", np.shape(tokens))
-    if not np.isfinite(array).all():
-        raise ValueError("tokens must be finite; they have NaN or infinite entries")
-    vectors = torch.from_numpy(array)
-    if not bool(vectors.any(-1).all()):
-        raise ValueError("tokens contain a zero vector, which has no direction")
-    norms = torch.linalg.vector_norm(vectors, dim=-1)
-    if not normalise and bool(((norms - 1.0).abs() > _UNIT).any()):
-        raise ValueError(
-            f"tokens must be unit vectors, unless normalise=True; their norms range from "
-            f"{norms.min():.9g} to {norms.max():.9g}"
-        )
-    unit = unit_rows(vectors)
+    unit = unit_rows(torch.from_numpy(array))
+    if not bool(torch.isfinite(unit).all()):
+        raise ValueError("tokens must be finite and not zero, as a zero vector has no direction")
     if unit.shape[-1] <= unit.shape[-2]:
         return unit
     # X^T = Q R: the columns of R are the tokens in the coordinates of their span.
@@ -154,16 +133,5 @@ def check_start(start: Tensor) -> None:
 
 
 def unit_rows(x: Float[Tensor, "*B N r"]) -> Float[Tensor, "*B N r"]:
-    """Return the rows of x (..., N, r) divided by their norms, for any finite numbers.
-
-    The square of an entry above 1e154 overflows, and that of an entry below 1e-162 vanishes. So
-    rows are first scaled near 1 by a power of two, which is exact: where x / |x| can be computed
-    directly, the result is bit-identical. Rows of zeros stay; what is not finite becomes NaN.
-    """
-    largest = x.abs().amax(-1, keepdim=True)
-    # frexp gives 2 m in [1, 2); the whole power would overflow for the largest numbers.
-    power = largest / (2.0 * torch.frexp(largest).mantissa)
-    some = largest != 0.0
-    scaled = x / torch.where(some, power, 1.0)
-    norms = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
-    return scaled / torch.where(some, norms, 1.0)
+    """Return the rows of x (..., N, r) divided by their norms; rows of zeros become NaN."""
+    return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)

@@ -19,8 +19,6 @@ _NEEDED = ("beta", "tokens", "dimension", "horizon")
 """Parameters without a default."""
 
 _TOLERANCE = 1e-5
-_STEEPEST = 12.0
-"""Above it USA exceeds the step limit of a flow unless all tokens meet earlier."""
 
 
 @dataclass(frozen=True)

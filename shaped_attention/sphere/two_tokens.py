@@ -31,10 +31,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from shaped_attention.checks import argument_error, check_positive, check_range, real_array
 from shaped_attention.results.provenance import recorded
-from shaped_attention.sphere.attention import SphereAttention, check_beta
+from shaped_attention.sphere.attention import SphereAttention
 
-_LARGEST_BETA, _STEEPEST = 300.0, 1e4
-"""Largest |beta|, so that exp(2 beta) is finite, and largest |g|: cells have the width 2 / |g|."""
+_STEEPEST = 1e4
+"""Largest |g|: cells have the width 2 / |g|."""
 
 _END = 20.0
 """Beyond z = +-20, g is constant to rounding."""
@@ -56,7 +56,7 @@ def two_tokens(
     Parameters
     ----------
     attention
-        Attention without a mask; beta is at most 300 in absolute value.
+        Attention without a mask.
     dimension, sigma, centred
         Dimension d >= 2, strength sigma > 0 of the noise, and whether the value matrices have mean
         0, as for `noisy_chain`, whose limit of small steps this is.
@@ -123,14 +123,12 @@ def _checked(attention: SphereAttention, dimension: int, sigma: float, cosine: A
         raise argument_error(
             "attention", "without causal=True, with which the second token leaves -x", attention
         )
-    check_beta(attention.beta, _LARGEST_BETA)
     check_range("dimension", dimension, 2, _STEEPEST)
     check_positive("sigma", sigma)
     start = real_array(cosine, "cosine")
-    if start.ndim != 1 or start.size == 0 or not (np.abs(start) < 1.0).all():
-        raise argument_error("cosine", "a list of numbers in (-1, 1), at least one", cosine)
-    if (np.diff(start) <= 0.0).any():
-        raise argument_error("cosine", "increasing", cosine)
+    inside = start.ndim == 1 and start.size > 0 and bool((np.abs(start) < 1.0).all())
+    if not inside or (np.diff(start) <= 0.0).any():
+        raise argument_error("cosine", "a list of increasing numbers in (-1, 1)", cosine)
     return start
 
 

@@ -1,4 +1,4 @@
-"""Distances between two laws of V with confidence intervals, and a verdict in words.
+"""Distances between two laws of V with confidence bands, and a verdict in words.
 
 Two results are compared as stopped laws: at time t both hold V at the smaller of t and the
 stopping time of the path, and the observable ``stopping time`` is the smaller of the two. A finite
@@ -9,7 +9,6 @@ this many samples can show it.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,7 +30,6 @@ from shaped_attention.results.provenance import recorded
 from shaped_attention.statistics.comparison_text import verdict
 from shaped_attention.statistics.density import check_samples
 from shaped_attention.statistics.distances import (
-    integral_distances,
     joint_test,
     ks_distance,
     least_resolved_ks,
@@ -40,7 +38,7 @@ from shaped_attention.statistics.distances import (
 from shaped_attention.statistics.proportions import equality_p_value
 from shaped_attention.statistics.ranks import Array, ranks
 
-_FEWEST_PERMUTATIONS, _FEWEST_BOOTSTRAPS = 99, 50
+_FEWEST_PERMUTATIONS = 99
 _EQUAL = 1e-9
 """Relative difference of numbers in two specifications that is rounding."""
 
@@ -55,7 +53,6 @@ def compare(
     observables: str | Sequence[str] | None = None,
     confidence: float = 0.95,
     permutations: int = 999,
-    bootstrap: int = 200,
     seed: int = 0,
 ) -> xr.Dataset:
     """Compare the laws of two results at one time or layer, observable by observable and jointly.
@@ -86,25 +83,19 @@ def compare(
         ``log V[a,a]`` of any token, and ``stopping time``. Default: all that both results have,
         with at most 8 tokens.
     confidence
-        Coverage probability, in (0, 1), of each band and interval. The observables together, and
-        the joint test, each find a difference between equal laws with probability at most 1 -
-        `confidence`.
+        Coverage probability, in (0, 1), of each band. The observables together, and the joint test,
+        each find a difference between equal laws with probability at most 1 - `confidence`.
     permutations
         Number of permutations in the joint test, at least 99.
-    bootstrap
-        Number of resamples for each interval and null level, at least 50 and at least confidence /
-        (1 - confidence).
     seed
-        Seed of both; the table depends only on it and on the two results.
+        Seed of the permutations; the table depends only on it and on the two results.
 
     Returns
     -------
     xr.Dataset
-        Along ``observable``: ``ks``, ``wasserstein`` and ``energy``, each with ``_low`` and
-        ``_high``; ``wasserstein_null`` and ``energy_null``, the levels below which the distances of
-        equal laws stay with probability `confidence`; ``p_value`` of the KS test, not corrected
-        for multiplicity;
-        the median, 5 % and 95 % quantiles of both results; and ``resolved``. The tests are those of
+        Along ``observable``: ``ks`` with the band from ``ks_low`` to ``ks_high``; ``p_value`` of
+        the KS test, not corrected for multiplicity; the median, 5 % and 95 % quantiles of both
+        results; and ``resolved``. The tests are those of
         the observables that vary at all and, if some paths have stopped, Fisher's exact test of the
         fractions stopped, which also resolves the stopping time: ties hide rare stops from the KS
         distance. The band of the KS distance holds for any two laws. It is wider than the test, and
@@ -139,9 +130,6 @@ def compare(
         raise ValueError(f"first and second must have the same number of tokens; got {got}")
     check_inside("confidence", confidence)
     check_count("permutations", permutations, _FEWEST_PERMUTATIONS)
-    fewest = max(_FEWEST_BOOTSTRAPS, math.ceil(confidence / (1 - confidence) - 1e-9))
-    if bootstrap < fewest:
-        raise argument_error("bootstrap", f">= {fewest} at confidence {confidence}", bootstrap)
     axis = common_axis(first, second, ("first", "second"))
     at = _common_place(first, second, axis, requested(axis, time, position))
 
@@ -157,7 +145,6 @@ def compare(
         )
 
     ks = np.array([ks_distance(*rows, confidence) for rows in zip(x_rows, y_rows, strict=True)])
-    wasserstein, energy = integral_distances(x_rows, y_rows, confidence, bootstrap, seed)
     joint = joint_test(x_rows.T, y_rows.T, permutations, seed)
     stops = [stopping_times(result) <= at + TIME_TOLERANCE for result in both.values()]
     stopped = (int(stops[0].sum()), int(stops[1].sum()))
@@ -165,8 +152,6 @@ def compare(
     tests = int((np.ptp(np.hstack([x_rows, y_rows]), axis=1) > 0.0).sum()) + some
     level = (1 - confidence) / max(1, tests)
     columns = dict(zip(("ks", "ks_low", "ks_high", "p_value"), ks.T, strict=True))
-    for name, rows in (("wasserstein", wasserstein), ("energy", energy)):
-        columns |= zip((name, f"{name}_low", f"{name}_high", f"{name}_null"), rows, strict=True)
     for name, rows in zip(both, exact, strict=True):
         keys = (f"median_{name}", f"q05_{name}", f"q95_{name}")
         columns |= zip(keys, np.quantile(rows, [0.5, 0.05, 0.95], axis=1), strict=True)

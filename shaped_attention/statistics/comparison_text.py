@@ -13,13 +13,14 @@ from shaped_attention.numerics.result_axis import place_text
 from shaped_attention.statistics.distances import ks_margin
 
 _ROWS_PER_GROUP, _NAMED, _WIDTH = 8, 4, 110
+_RULE = "-" * 82
 
 _COUPLED = (
     " CAUTION: both results come from one sampler with one seed and share random numbers; all "
-    "p-values and the intervals of the Wasserstein and energy distances need different seeds."
+    "p-values need different seeds."
 )
 _SHARED_WEIGHTS = (
-    " CAUTION: samples of one recorded model share its weights; intervals and p-values assume "
+    " CAUTION: samples of one recorded model share its weights; bands and p-values assume "
     "independent samples, with one model each."
 )
 _DIFFERENCES = {
@@ -107,10 +108,10 @@ def format_comparison(table: xr.Dataset) -> str:
         return "\n".join(textwrap.wrap(str(about["verdict"]), _WIDTH))
     lines = [
         f"{_place(table)}; tokens: {about['tokens']}; samples: {about['samples_first']}, "
-        f"{about['samples_second']}; each interval at confidence {about['confidence']:.4g}",
+        f"{about['samples_second']}; each band at confidence {about['confidence']:.4g}",
         "",
-        _line("", "first", "second", "Kolmogorov-Smirnov", "Wasserstein-1", "energy"),
-        _line("observable", *["median [5 %, 95 %]"] * 2, *["[low, high]"] * 2, ""),
+        _line("", "first", "second", "Kolmogorov-Smirnov"),
+        _line("observable", *["median [5 %, 95 %]"] * 2, "[low, high]"),
     ]
     names = [str(name) for name in table["observable"].to_numpy()]
     groups: dict[str, list[int]] = {}
@@ -119,7 +120,7 @@ def format_comparison(table: xr.Dataset) -> str:
     for group, members in groups.items():
         ranked = sorted(members, key=lambda i: -float(table["ks"][i]))
         shown = members if group == "others" else sorted(ranked[:_ROWS_PER_GROUP])
-        lines += ["-" * _WIDTH, *(_row(names[i], table.isel(observable=i)) for i in shown)]
+        lines += [_RULE, *(_row(names[i], table.isel(observable=i)) for i in shown)]
         rest = table.isel(observable=[i for i in members if i not in shown])
         if rest.sizes["observable"]:
             lines.append(
@@ -130,7 +131,7 @@ def format_comparison(table: xr.Dataset) -> str:
         float(table[key])
         for key in ("joint_energy", "joint_p_value", "stopped_first", "stopped_second")
     )
-    lines += ["-" * _WIDTH, f"joint energy test: distance {distance:.3g}, p = {p:.3g}"]
+    lines += [_RULE, f"joint energy test: distance {distance:.3g}, p = {p:.3g}"]
     if "time" in about:
         lines.append(f"stopped by then: {first:.2%} of the first, {second:.2%} of the second")
     return "\n".join([*lines, *textwrap.wrap(str(about["verdict"]), _WIDTH)])
@@ -142,10 +143,8 @@ def _place(table: xr.Dataset) -> str:
     return place_text(axis, table.attrs[axis])
 
 
-def _line(*cells: str) -> str:
-    name, first, second, ks, wasserstein, energy, *mark = cells
-    line = f"{name:16} {first:^20}  {second:^20}  {ks:^19}  {wasserstein:^19} {energy:^6}"
-    return " ".join([line, *mark]).rstrip()
+def _line(name: str, first: str, second: str, ks: str, mark: str = "") -> str:
+    return f"{name:16} {first:^20}  {second:^20}  {ks:^19} {mark}".rstrip()
 
 
 def _row(name: str, row: xr.Dataset) -> str:
@@ -155,12 +154,8 @@ def _row(name: str, row: xr.Dataset) -> str:
         f"[{_fit(value[f'q05_{law}'], 5)},{_fit(value[f'q95_{law}'], 5)}]"
         for law in ("first", "second")
     ]
-    distances = [
-        f"{_fit(value[key], 5)} [{_fit(value[f'{key}_low'], 5)},{_fit(value[f'{key}_high'], 5)}]"
-        for key in ("ks", "wasserstein")
-    ]
-    name, mark = name.replace("eigenvalue", "eig."), "*" if value["resolved"] else ""
-    return _line(name, *laws, *distances, _fit(value["energy"], 5), mark)
+    ks = f"{_fit(value['ks'], 5)} [{_fit(value['ks_low'], 5)},{_fit(value['ks_high'], 5)}]"
+    return _line(name.replace("eigenvalue", "eig."), *laws, ks, "*" if value["resolved"] else "")
 
 
 def _fit(value: float, width: int) -> str:

@@ -65,9 +65,7 @@ def density(
     position: int | None = None,
     bins: Bins | None = None,
     bandwidth: float | None = None,
-    support: Interval | None = None,
     window: Interval | None = None,
-    points: int = 201,
     confidence: float = 0.95,
 ) -> xr.Dataset:
     """Estimate the density of one observable at one time or layer, with pointwise intervals.
@@ -96,14 +94,10 @@ def density(
     bandwidth
         Standard deviation h of the kernel. Default: 1.06 A samples^(-1/5) (Scott), where A is the
         smaller of the standard deviation and the interquartile range / 1.349.
-    support
-        Ends of the range of possible values, where the estimate is corrected; infinite for no
-        bound. Default: those of the observable, such as (-1, 1) for ``rho[a,b]``.
     window
-        Ends of the range in which the density is estimated. Default: the central 99.8 % of the
-        samples and a quarter of that range on both sides, inside the support.
-    points
-        Number of values of a kernel estimate, evenly spaced in the window.
+        Ends of the range in which the density is estimated, at 201 points by the kernel. Default:
+        the central 99.8 % of the samples and a quarter of that range on both sides, inside the
+        support of the observable, such as (-1, 1) for ``rho[a,b]``.
     confidence
         Coverage probability of each interval, in (0, 1).
 
@@ -143,8 +137,8 @@ def density(
             f"{place_text(axis, at)} are {equal:.6g}"
         )
     estimate = estimate_density(
-        values, bins=bins, bandwidth=bandwidth, window=window, points=points, confidence=confidence,
-        support=support_of(observable, result.sizes["row"], at) if support is None else support,
+        values, bins=bins, bandwidth=bandwidth, window=window, confidence=confidence,
+        support=support_of(observable, result.sizes["row"], at),
     )  # fmt: skip
     if shared is not None:
         warnings.warn(
@@ -210,24 +204,22 @@ def estimate_density(
     check_inside("confidence", confidence)
     if bins is not None and bandwidth is not None:
         raise ValueError("bins and bandwidth cannot be used together: a histogram has no bandwidth")
-    low, high = _interval("support", support)
+    low, high = support
     sample = np.sort(np.asarray(values, dtype=np.float64).ravel())
-    slack = _ROUNDING * max(1.0, abs(sample[0]), abs(sample[-1]))
-    if sample[0] < low - slack or sample[-1] > high + slack:
-        inner = f"[{sample[0]:.6g}, {sample[-1]:.6g}]"
-        raise argument_error("support", f"an interval that contains all values, {inner}", support)
     total = len(sample)
     sample = np.clip(sample if without is None else sample[sample != without], low, high)
     if window is None:
         window = density_window(sample, (low, high))
     else:
-        window = _interval("window", window)
-        if not (low <= window[0] and window[1] <= high and np.isfinite(window).all()):
-            raise argument_error("window", f"finite and inside ({low:g}, {high:g})", window)
+        ends = real_array(window, "window")
+        inside = ends.shape == (2,) and bool(low <= ends[0] < ends[1] <= high)
+        if not inside or not np.isfinite(ends).all():
+            allowed = f"two finite numbers in [{low:g}, {high:g}], the smaller first"
+            raise argument_error("window", allowed, window)
+        window = float(ends[0]), float(ends[1])
     about = {"confidence": confidence, "samples": total, "support": [low, high]}
     if bins is not None:
         return _histogram(sample, total, _edges(bins, window), confidence).assign_attrs(about)
-    check_count("points", points, 2)
     h, grid = _bandwidth(sample, bandwidth, high - low), np.linspace(*window, points)
     return _kernel(sample, total, grid, h, (low, high), confidence).assign_attrs(about)
 
@@ -324,13 +316,6 @@ def _edges(bins: Bins, window: Interval) -> Floats:
     if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0.0).all():
         raise argument_error("bins", "an integer >= 1 or increasing edges", bins)
     return edges
-
-
-def _interval(name: str, ends: Interval) -> Interval:
-    both = real_array(ends, name)
-    if both.shape != (2,) or not both[0] < both[1]:
-        raise argument_error(name, "two numbers, the smaller first", ends)
-    return float(both[0]), float(both[1])
 
 
 def _normal(u: Floats) -> Floats:

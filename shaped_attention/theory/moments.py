@@ -20,11 +20,7 @@ from shaped_attention.blocks.overrides import Overrides, overridden
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.blocks.reasons import check_limit, limit_of
 from shaped_attention.checks import check_fraction
-from shaped_attention.memory_sizes import bytes_of, shown_bytes
 from shaped_attention.numerics.primitives import Numbers, cholesky, constant
-
-_SMALL = 2**28
-"""Bytes for which there is always room."""
 
 
 class Moments(NamedTuple):
@@ -42,8 +38,6 @@ def moments(
     """Return the moments of all parts; the drift of normalised ones needs their diffusion."""
     normalised = any(limit.normalised for limit, _, _ in parts)
     wanted = diffusion or normalised
-    if wanted:
-        _check_size(v)
     factor = cholesky(v)
     shares = [(share, moments_of(limit, p, v, factor, wanted)) for limit, p, share in parts]
     total = Moments(
@@ -58,19 +52,6 @@ def moments(
         for beta, (share, part) in zip(betas, shares, strict=True):
             drift = drift - 0.5 * share * beta * v * variogram(part.diffusion)
     return Moments(drift, quotient_diffusion(total.diffusion, v))
-
-
-def _check_size(v: Float[Tensor, "*B m m"]) -> None:
-    """Raise ValueError if the diffusion of some matrices takes more than half of what is free."""
-    tokens = v.shape[-1]
-    # It, and what becomes it.
-    needed = 3.0 * v.element_size() * v.numel() * tokens**2
-    if needed > _SMALL and needed > (memory := bytes_of(None)):
-        raise ValueError(
-            f"v must be smaller: the diffusion of {v.numel() // tokens**2} x {tokens} tokens takes "
-            f"{shown_bytes(needed)} of memory, more than {shown_bytes(memory)}, half of what is "
-            "free; fewer tokens or matrices need less"
-        )
 
 
 def moments_of(

@@ -36,13 +36,6 @@ ESTIMATES = [
         ),
     ),
     Mutant(
-        "distances-energy-without-two",
-        _DISTANCES,
-        "np.sqrt(2 * squares)",
-        "np.sqrt(squares)",
-        ("test_distances.py::test_distances_agree_with_scipy_ties_included",),
-    ),
-    Mutant(
         "distances-margin-one-sided",
         _DISTANCES,
         "log = math.log(4.0 / (1.0 - confidence))",
@@ -57,13 +50,6 @@ ESTIMATES = [
         ("test_observables.py::test_known_values_of_an_equicorrelated_matrix",),
     ),
     Mutant(
-        "observables-rank-of-squares",
-        _OBSERVABLES,
-        "positive = np.maximum(eigenvalues, 0.0)",
-        "positive = np.maximum(eigenvalues, 0.0) ** 2",
-        ("test_observables.py::test_known_values_of_an_equicorrelated_matrix",),
-    ),
-    Mutant(
         "rates-error-of-amplitude",
         _RATES,
         "covariance[1, 1]",
@@ -71,35 +57,11 @@ ESTIMATES = [
         ("test_rates.py::test_the_error_of_a_rate_is_its_own",),
     ),
     Mutant(
-        "rates-noise-of-one-sample",
-        _RATES,
-        "0.5 * math.sqrt(2.0 / samples)",
-        "0.5 * math.sqrt(1.0 / samples)",
-        ("test_rates.py::test_the_noise_of_a_distance_is_that_of_two_samples",),
-    ),
-    Mutant(
-        "scores-error-of-one-rank-more",
-        _SCORES,
-        "np.linalg.norm(s[rank:])",
-        "np.linalg.norm(s[rank + 1 :])",
-        ("test_scores.py::test_truncation",),
-    ),
-    Mutant(
         "scores-spectrum-coefficient",
         _SCORES,
         "ratio * (2 + ratio)",
         "ratio * (1 + 2 * ratio)",
         ("test_scores.py::test_the_spectrum_has_its_moments[0.25]",),
-    ),
-    Mutant(
-        "distances-quantile-rank-one-lower",
-        _DISTANCES,
-        "return rank - 1",
-        "return rank - 2",
-        (
-            "test_distances.py::test_the_rank_of_a_quantile_is_the_lowest_that_keeps_the_level"
-            "[19-0.5]",
-        ),
     ),
     Mutant(
         "diffusion-of-a-pattern-without-its-share",

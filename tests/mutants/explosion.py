@@ -6,9 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _BOUNDS = "shaped_attention/theory/explosion/bounds.py"
 _CLOCK_STEP = "shaped_attention/samplers/clock_step.py"
-_EXACT_LAWS = "tests/exact_laws.py"
 _EXPLOSIONS = "shaped_attention/statistics/explosion_estimate.py"
-_PATHS = "shaped_attention/samplers/paths.py"
 
 EXPLOSION = [
     Mutant(
@@ -26,27 +24,6 @@ EXPLOSION = [
         ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order[0.0]",),
     ),
     Mutant(
-        "clock-norm-spread-half-the-linear-noise",
-        _CLOCK_STEP,
-        "along = (2.0 * parts.rate) * column_sums",
-        "along = parts.rate * column_sums",
-        ("test_clock.py::test_spread_of_the_norm_is_that_of_the_diffusion[full]",),
-    ),
-    Mutant(
-        "clock-code-barrier-moved-outwards",
-        "shaped_attention/numerics/clock_bursts.py",
-        'e.neg(e.fmul(e.splat("%shift"), deviation))',
-        'e.fmul(e.splat("%shift"), deviation)',
-        ("test_clock.py::test_executors_follow_the_same_paths[full]",),
-    ),
-    Mutant(
-        "clock-process-shift-of-a-whole-step",
-        _PATHS,
-        "np.sqrt(spread * lengths)",
-        "np.sqrt(spread * self.task.dt)",
-        ("test_clock.py::test_executors_follow_the_same_paths[full]",),
-    ),
-    Mutant(
         "explosion-likelihood-log-f-once",
         _EXPLOSIONS,
         "- 2.0 * log_f.sum()",
@@ -55,20 +32,6 @@ EXPLOSION = [
             "test_clock.py::test_explosions_differ_from_paths_that_only_reach_the_radius"
             "[0.6-0.5-0.75-live]",
         ),
-    ),
-    Mutant(
-        "paths-have-the-numbers-of-the-first-chunk",
-        _PATHS,
-        "stepper, stepper.spec, first, count\n",
-        "stepper, stepper.spec, 0, count\n",
-        ("test_samplers.py::test_chunks_and_threads_do_not_change_a_result[layer0-float64-chain]",),
-    ),
-    Mutant(
-        "inverse-square-two-delta",
-        _EXACT_LAWS,
-        "(3.0 * law.delta - 2.0 * law.alpha) * growth",
-        "(2.0 * law.delta - 2.0 * law.alpha) * growth",
-        ("test_explosion_solvers.py::test_marginal_law_of_u",),
     ),
     Mutant(
         "trace-bound-without-tokens",
@@ -92,24 +55,10 @@ EXPLOSION = [
         ("test_clock_step.py::test_a_step_has_the_moments_of_the_law_to_the_second_order",),
     ),
     Mutant(
-        "clock-noise-not-moved-by-the-drift",
-        _CLOCK_STEP,
-        "numbers), root, moved)",
-        "numbers), root, noise)",
-        ("test_clock.py::test_noise_of_a_step_has_the_moments_of_the_second_order[2.0]",),
-    ),
-    Mutant(
         "clock-growth-of-each-layer-of-a-pattern",
         _CLOCK_STEP,
         "half = (0.5 * parts.share) * step",
         "half = 0.5 * step",
         ("test_clock_step.py::test_layers_of_a_pattern_share_the_time[layer0]",),
-    ),
-    Mutant(
-        "clock-stopped-factor-at-all-stored-times",
-        _PATHS,
-        "ended = ~self._living() & (point * self.spec.dt >= self._times())",
-        "ended = ~self._living()",
-        ("test_clock.py::test_stored_values_of_stopped_paths_are_those_where_they_stopped",),
     ),
 ]
