@@ -22,8 +22,7 @@ README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
 PAGES = [
     "tutorial",
     "your-model",
-    "how-to/blocks",
-    "how-to/sampling",
+    "blocks",
     "how-to/results",
     "how-to/explosions",
     "how-to/models",
@@ -33,12 +32,10 @@ PAGES = [
     "clustering",
     "derivation",
     "exact-laws",
-    "choosing",
-    "limits",
+    "numbers",
     "randomness",
     "troubleshooting",
     "supported-models",
-    "attentions",
     "faq",
     "install",
 ]
