@@ -119,7 +119,9 @@ def test_tokens_of_olmo_2_grow_like_the_root_of_the_layer():
     assert np.abs(size[1:] / np.sqrt(2 * layers) - 1).max() < 0.03
 
 
-COMMAND = re.compile(r"^```bash\n(shaped-attention .*?)\n```\n\n```text\n(.*?)^```$", re.M | re.S)
+COMMAND = re.compile(
+    r"^```bash\n((?:shaped-attention [^\n]*\n)+)```\n\n```text\n(.*?)^```$", re.M | re.S
+)
 
 
 @pytest.mark.parametrize("number", range(7))
