@@ -23,7 +23,7 @@ STARTS: dict[str, ArrayLike] = {
 def attentions() -> str:
     """Return for each attention its docstring, its branch, and its limit for two tokens."""
     text = "\n".join(
-        f"## {name[0].upper()}{name[1:]}\n\n{inspect.getdoc(kind)}\n\n"
+        f"### {name[0].upper()}{name[1:]}\n\n{inspect.getdoc(kind)}\n\n"
         f"```{{literalinclude}} ../figures/blocks/attentions.py\n"
         f":pyobject: {kind.__name__}.branch\n:dedent:\n```\n\n"
         f"{sa.limit_formulas(kind(GAMMA, TAU0)).latex}\n"

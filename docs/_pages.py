@@ -10,11 +10,10 @@ from pathlib import Path
 
 import click
 from _attentions import attentions, explosions
-from _claims_page import authors_page, judged, papers_page
 from _families import supported_models
 
 from shaped_attention.commands.main import main as package_command
-from symbolic.claims.ledger import DOCUMENTS, PAPERS, Entry, claims
+from symbolic.claims.ledger import DOCUMENTS, PAPERS, Entry, claims, judge_all
 from symbolic.claims.text import as_text, summary
 from symbolic.commands import main as symbolic_command
 
@@ -39,14 +38,14 @@ def write_all(folder: Path) -> None:
         "gallery.md": gallery,
         "supported-models.md": supported_models,
     }
-    judged = {"claims.md": authors_page, "claims-papers.md": papers_page, "ledger.md": ledger}
+    for name, page in pages.items():
+        (folder / "parts" / name).write_text(page(), encoding="utf-8")
+    judged = folder / "parts" / "ledger.md"
     # Judging takes minutes.
-    sources = (ROOT / "symbolic").rglob("*.[pc]*")
+    sources = (ROOT / "symbolic").rglob("*.[pct]*")
     changed = max(path.stat().st_mtime for path in sources if path.suffix != ".pyc")
-    for name, page in (pages | judged).items():
-        path = folder / "parts" / name
-        if name in pages or not path.exists() or path.stat().st_mtime < changed:
-            path.write_text(page(), encoding="utf-8")
+    if not judged.exists() or judged.stat().st_mtime < changed:
+        judged.write_text(ledger(), encoding="utf-8")
 
 
 def help_texts(
@@ -80,7 +79,7 @@ def gallery() -> str:
 
 def ledger() -> str:
     """Return every claim with its verdict: a section for each document and other source."""
-    entries = list(judged().values())
+    entries = list(judge_all(claims()))
     by_source: dict[str, list[Entry]] = {}
     keys = {claim.key: claim.source for claim in claims() if not claim.passages}
     for entry in entries:
@@ -89,11 +88,11 @@ def ledger() -> str:
         by_source.setdefault(source, []).append(entry)
     titles = {name: document.title for name, document in DOCUMENTS.items()} | PAPERS
     parts = [
-        f"## {': '.join(filter(None, (source, titles.get(source, ''))))}\n\n"
+        f"### {': '.join(filter(None, (source, titles.get(source, ''))))}\n\n"
         "```text\n" + "\n\n".join(map(as_text, here)) + "\n```\n"
         for source, here in by_source.items()
     ]
-    return "\n".join([*parts, f"## Summary\n\n```text\n{summary(entries)}\n```\n"])
+    return "\n".join([*parts, f"### Summary\n\n```text\n{summary(entries)}\n```\n"])
 
 
 def links_to_copies(page: str, to_docs: str) -> str:
