@@ -81,7 +81,7 @@ class DeviceSteps:
         """Return the text of the kernel, and the types of its parameters."""
         real = "double" if self.dtype == np.float64 else "float"
         target = DEVICE if on_device else host()
-        emission = Emission(self._programs, self.dtype, self._factors, False)
+        emission = Emission(self._programs, self.dtype, self._factors)
         e = emitted(
             self._programs[0],
             lambda rolled, limit: Emitter(

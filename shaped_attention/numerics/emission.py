@@ -56,14 +56,11 @@ def largest_factor(dtype: Any) -> float:
 class Emission:
     """Programs of the layers of a pattern or of the clock, and the parts of their functions.
 
-    With `rounded` single precision has the normals of double precision, rounded. `rows` of the
-    buffer are known once the steps are emitted.
+    The `rows` of the buffer are known once the steps are emitted.
     """
 
-    def __init__(
-        self, programs: Sequence[Program], real_dtype: Any, factors: int, rounded: bool
-    ) -> None:
-        self.programs, self.real_dtype, self.rounded = list(programs), real_dtype, rounded
+    def __init__(self, programs: Sequence[Program], real_dtype: Any, factors: int) -> None:
+        self.programs, self.real_dtype = list(programs), real_dtype
         self._factors, self.rows = factors, 1
 
     def function(self, e: Emitter, arguments: Parameters, body: Callable[[], None]) -> None:
@@ -89,7 +86,7 @@ class Emission:
         """Return the function of a program, which `finish` ends with its results."""
 
         def body() -> None:
-            step = StepEmission(e, self.programs[k], self.rounded)
+            step = StepEmission(e, self.programs[k])
             finish(step.results())
             self.rows = max(self.rows, step.layout.rows)
 

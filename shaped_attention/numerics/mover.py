@@ -54,12 +54,11 @@ class Mover:
 
     def __init__(
         self, programs: Sequence[Program], key: Callable[[Any], NDArray[np.uint64]],
-        depths: Depths, dtype: Any = np.float64, factors: int = 1, rounded: bool = False,
-        target: Target | None = None,
+        depths: Depths, dtype: Any = np.float64, factors: int = 1, target: Target | None = None,
     ) -> None:  # fmt: skip
         self.dtype, self._programs, self._factors = np.dtype(dtype), list(programs), factors
         self._real = "double" if self.dtype == np.float64 else "float"
-        self._rounded, self._target = rounded, target
+        self._target = target
         scalars = [x for program in programs for x in program.scalars]
         self._table = table_of(scalars, depths)
         keys = [key(address) for program in programs for address in program.addresses]
@@ -138,7 +137,7 @@ class Mover:
         program: Program | None,
     ) -> tuple[Callable[..., None], list[int]]:
         """Return the code, and where its memory begins, in bytes."""
-        emission = Emission(self._programs, self.dtype, self._factors, self._rounded)
+        emission = Emission(self._programs, self.dtype, self._factors)
         largest = max(self._programs, key=lambda p: max(rows for rows, _ in p.input_shapes))
         e = emitted(program or largest, self._emitter, partial(write, emission))
         run = e.compiled().function("run", *(TYPES[kind] for kind, _ in (*OWN, *arguments)))
@@ -168,9 +167,7 @@ class Mover:
             if name in self._functions:
                 return self._functions[name]
             signatures = tuple(p.signature for p in self._programs)
-            code = (
-                *name, signatures, self._real, self._factors, self._rounded, self._target or host()
-            )  # fmt: skip
+            code = (*name, signatures, self._real, self._factors, self._target or host())
             if code not in _known:
                 _known[code] = self._emit(partial(write, **how), arguments, program)
             run, starts = _known[code]

@@ -94,17 +94,12 @@ class RunOptions(TypedDict, total=False):
     progress: bool | None
 
 
-class SamplerOptions(TypedDict, total=False):
+class SamplerOptions(RunOptions, total=False):
     """The types of the keywords that all samplers share, for callers."""
 
     times: Sequence[float] | None
     save_every: int | None
     radius: float | None
-    device: str | torch.device
-    dtype: str | torch.dtype
-    chunk: int | None
-    memory: int | str | None
-    progress: bool | None
     keep: str
 
 
