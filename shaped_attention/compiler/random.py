@@ -205,16 +205,11 @@ def _chi(e: Text) -> None:
 
     def rejected(row: Int, dof: str, j: Int, mask: str) -> None:
         """Try again, one path after the other."""
-        bits = mask if lanes == 1 else e.new(f"bitcast {e.of('i1')} {mask} to i{lanes}")
+        bits = e.bits_of(mask)
         with e.when(e.some(mask)):
 
             def path(p: Int) -> None:
-                here = bits
-                if lanes > 1:
-                    place = e.new(f"trunc i64 {p} to i{lanes}") if lanes < 64 else str(p)
-                    here = e.new(f"lshr i{lanes} {bits}, {place}")
-                    here = e.new(f"trunc i{lanes} {here} to i1")
-                with e.when(here):
+                with e.when(e.bit(bits, p)):
                     word = e.new(f"load i64, ptr {e.at('%paths', p, 'i64')}, align 8")
                     x = e.new(
                         f"call double @{again}(double {dof}, i64 {j}, i64 %k0, i64 %k1, "

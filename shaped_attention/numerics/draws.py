@@ -111,8 +111,7 @@ class Draws:
     Every call takes the next slot: a block draws what it needs in a fixed order and never names a
     generator. The key is that of a stream, from `stream_key`. Numbers of samples (B,) and the step,
     or one for each sample (B,), are integers in [0, 2^32). A block of a layer starts at the slot
-    `SLOTS_PER_BLOCK` times its position. Numbers are made in float64 and returned in `dtype`;
-    without `compiled`, torch makes them, which agree to rounding.
+    `SLOTS_PER_BLOCK` times its position. Numbers are made in float64 and returned in `dtype`.
     """
 
     key: NDArray[np.uint64]
@@ -120,7 +119,6 @@ class Draws:
     step: int | Int[Tensor, " B"]
     slot: int = 0
     dtype: torch.dtype = field(default_factory=lambda: torch.float64)
-    compiled: bool = True
     _next: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
@@ -128,8 +126,8 @@ class Draws:
 
     @property
     def _on_host(self) -> bool:
-        """Whether the compiled generator makes the numbers."""
-        return self.compiled and self.samples.device.type == "cpu"
+        """Whether the compiled generator makes the numbers; otherwise torch does, to rounding."""
+        return self.samples.device.type == "cpu"
 
     def paths(self) -> NDArray[np.uint64]:
         """Return the counter words of the samples, on the CPU."""
@@ -156,7 +154,7 @@ class Draws:
             out = np.empty((len(self.samples), count))
             fill_normals(out, self.key, self.paths(), slot, first)
             return torch.from_numpy(out).to(self.dtype)
-        if self.compiled and self.samples.device.type == "cuda":
+        if self.samples.device.type == "cuda":
             from shaped_attention.compiler.ptx import available
 
             if available():

@@ -11,12 +11,7 @@ import numpy as np
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View, dots
 from shaped_attention.compiler.text import Int, Real
-from shaped_attention.numerics.bookkeeping import (
-    bits,
-    load_mask,
-    squares,
-    stop_function,
-)
+from shaped_attention.numerics.bookkeeping import load_mask, squares, stop
 from shaped_attention.numerics.graph import Shape
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.step import StepEmission
@@ -142,8 +137,7 @@ class Emission:
             with e.typed("double"):
                 time = e.load_as("double", times)
                 e.store_as("double", e.select(broken, float("nan"), time), times)
-            e.call(stop_function(e), ("ptr", alive), ("ptr", stopped), ("ptr", times),
-                   (f"i{e.lanes}", bits(e, over)))  # fmt: skip
+            stop(e, alive, stopped, times, over)
         return e.both(mask, fits)
 
     def outside(self, e: Emitter) -> str:
@@ -162,8 +156,7 @@ class Emission:
             with e.when(e.some(near)):
                 norm = e.fmul(weight, e.sqrt(self._norm_square(e, shapes)))
                 outside = e.both(near, e.compare("oge", norm, radius))
-                e.call(stop_function(e), ("ptr", "%alive"), ("ptr", "%stopped"),
-                       ("ptr", "%times"), (f"i{e.lanes}", bits(e, outside)))  # fmt: skip
+                stop(e, "%alive", "%stopped", "%times", outside)
 
         with e.in_loops():
             return e.function([("ptr", x) for x in _OUTSIDE], body)

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.llvm import Target, host
 from shaped_attention.numerics.emission import OWN, TYPES, Emission, Parameters
 from shaped_attention.numerics.fixed_steps import (
     APPLY,
@@ -54,11 +53,10 @@ class Mover:
 
     def __init__(
         self, programs: Sequence[Program], key: Callable[[Any], NDArray[np.uint64]],
-        depths: Depths, dtype: Any = np.float64, factors: int = 1, target: Target | None = None,
+        depths: Depths, dtype: Any = np.float64, factors: int = 1,
     ) -> None:  # fmt: skip
         self.dtype, self._programs, self._factors = np.dtype(dtype), list(programs), factors
         self._real = "double" if self.dtype == np.float64 else "float"
-        self._target = target
         scalars = [x for program in programs for x in program.scalars]
         self._table = table_of(scalars, depths)
         keys = [key(address) for program in programs for address in program.addresses]
@@ -68,7 +66,7 @@ class Mover:
         self.lanes = self._emitter(rolled=True, limit=np.inf).lanes
 
     def _emitter(self, rolled: bool, limit: float) -> Emitter:
-        return Emitter(self._real, rolled=rolled, limit=limit, target=self._target)
+        return Emitter(self._real, rolled=rolled, limit=limit)
 
     @cached_property
     def rows(self) -> int:
@@ -167,7 +165,7 @@ class Mover:
             if name in self._functions:
                 return self._functions[name]
             signatures = tuple(p.signature for p in self._programs)
-            code = (*name, signatures, self._real, self._factors, self._target or host())
+            code = (*name, signatures, self._real, self._factors)
             if code not in _known:
                 _known[code] = self._emit(partial(write, **how), arguments, program)
             run, starts = _known[code]

@@ -60,9 +60,7 @@ def hashed(values: Mapping[str, Any]) -> tuple[int, ...]:
 def seed_from(seed: int, words: tuple[int, ...], *integers: int) -> int:
     """Return the seed that `derived_seed` returns for values with this hash."""
     check_count("seed", seed, lowest=0)
-    sequence = np.random.SeedSequence(
-        int(seed), spawn_key=(STREAMS["derived"], *words, *integers)
-    )
+    sequence = np.random.SeedSequence(int(seed), spawn_key=(STREAMS["derived"], *words, *integers))
     return int(sequence.generate_state(1, np.uint64)[0]) >> 1
 
 

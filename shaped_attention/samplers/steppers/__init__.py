@@ -1,8 +1,8 @@
 """Steppers: a specification made concrete, with the code of a step, its memory, and its chunks.
 
-A stepper moves paths and keeps nothing of them. `Paths` of `shaped_attention.samplers.paths` decides when a path steps, by how much, and
-where it stops, if the stepper takes single steps; code that takes many in one call decides this
-itself.
+A stepper moves paths and keeps nothing of them. If it takes single steps, `Paths` of
+`shaped_attention.samplers.paths` decides when a path steps, by how much, and where it stops; code
+that takes many in one call decides this itself.
 
 The random numbers of a sample depend on its number only, so neither chunks of samples that move
 together nor threads change a result.

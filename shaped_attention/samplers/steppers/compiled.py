@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from shaped_attention.numerics.mover import Mover
-from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import (
     NEAR,
     SHIFT,
