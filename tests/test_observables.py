@@ -38,11 +38,6 @@ def test_known_values_of_an_equicorrelated_matrix() -> None:
     assert values["mean |rho|"] == pytest.approx(rho)
 
 
-def test_mean_correlation_takes_absolute_values_of_all_pairs() -> None:
-    V = np.array([[[1.0, -0.5, 0.0], [-0.5, 1.0, 0.2], [0.0, 0.2, 1.0]]])
-    assert observables(V, tokens=[0])["mean |rho|"][0] == pytest.approx((0.5 + 0.0 + 0.2) / 3)
-
-
 @pytest.mark.parametrize("m", [2, 4, 9])
 def test_repeated_tokens_hit_the_documented_floor(m: int) -> None:
     factor = np.random.default_rng(1).normal(size=(300, m, m + 3))
@@ -106,13 +101,6 @@ def test_result_at_a_saved_time() -> None:
         np.testing.assert_array_equal(values[name], v)
     assert values["stopping time"].tolist() == [0.25, 1.0, 0.9]
     assert observables_of(data, 0.3, cap=0.3)["stopping time"].tolist() == [0.25, 0.3, 0.3]
-
-
-def test_order_of_dimensions_does_not_matter() -> None:
-    data = result([0.0, 1.0], [math.inf] * 5)
-    turned = data.transpose("row", "sample", "col", "time")
-    for name, v in observables_of(data, 1.0).items():
-        np.testing.assert_array_equal(observables_of(turned, 1.0)[name], v)
 
 
 def test_refused_results() -> None:

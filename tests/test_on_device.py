@@ -101,11 +101,6 @@ def test_training(name: str, optimizer: Any, read: list[torch.Size]) -> None:
     assert run.loss.shape == (3, 3)
 
 
-@pytest.mark.parametrize("call", [sa.neural_tangent_kernel, sa.lyapunov])
-def test_kernels_and_exponents(call: Callable[..., Any], read: list[torch.Size]) -> None:
-    assert call(LAYERS["GPT"], V0, depth=2, **RUN)
-
-
 def test_a_tensor_on_the_host_is_noticed(
     read: list[torch.Size], monkeypatch: pytest.MonkeyPatch
 ) -> None:

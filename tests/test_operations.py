@@ -21,7 +21,7 @@ from shaped_attention.numerics.operations.orthonormal import orthonormal
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.program import Program, assemble
 from shaped_attention.numerics.scalars import Scalar
-from tests.emitted import Array, run_alone, run_program
+from tests.emitted import run_alone, run_program
 from tests.test_reverse import FUNCTIONS
 
 PATHS = 13
@@ -117,18 +117,6 @@ def test_executors_agree(name: str) -> None:
     if "dependent" not in name:
         (single,) = run_program(program, entries, np.float32)
         np.testing.assert_allclose(single, expected, rtol=2e-4, atol=2e-4)
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("name", ROWS)
-def test_operations_of_a_constant(name: str) -> None:
-    function, shape = ROWS[name]
-    x, graph = normals(1, *shape), Graph()
-    entry = graph.node("input", (), (1, 1))
-    value = function(graph.constant(x[0].numpy())).value()
-    (values,) = run_alone(assemble(graph, [entry], [value]), np.zeros((3, 1, 1)))
-    expected = np.broadcast_to(function(x), (3, *value.shape))
-    np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-11)
 
 
 def test_every_operation_has_a_row() -> None:
@@ -230,24 +218,6 @@ def test_gram_matrices(rows: int, inner: int) -> None:
         (found,) = run_program(traced(function, (rows, inner)), a.numpy())
         np.testing.assert_allclose(found, function(a).numpy(), atol=1e-13)
         np.testing.assert_array_equal(found, found.swapaxes(1, 2))
-
-
-@pytest.mark.portability
-@pytest.mark.usefixtures("way")
-def test_the_block_of_an_entry_does_not_change_its_rounding() -> None:
-    """The product of eleven rows has the bits of the products of each row alone."""
-    a, b = normals(PATHS, 11, 13).numpy(), normals(PATHS, 13, 7, seed=1).numpy()
-
-    def product(x: Array, y: Array) -> Array:
-        program = product_program([x.shape[1:], y.shape[1:]], (False,) * 2, (False,) * 2)
-        both = np.concatenate([z.reshape(PATHS, 1, -1) for z in (x, y)], 2)
-        return run_program(program, both)[0]
-
-    whole = product(a, b)
-    for i in range(0, 11, 2):
-        for j in range(7):
-            alone = product(a[:, i : i + 1], b[:, :, j : j + 1])
-            np.testing.assert_array_equal(alone[:, 0, 0], whole[:, i, j])
 
 
 def by_graph(function: Any, x: Any, d: Any) -> tuple[Any, Any]:

@@ -187,27 +187,3 @@ BAD: dict[str, Any] = {
 def test_refusals(message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
         BAD[message]()
-
-
-VARIANTS = {
-    "rotations": sa.ShapedAttention(0.6, 0.5, rope=[1.2], key_size=4),
-    "norms of keys": sa.ShapedAttention(0.6, 0.5, qk_norm=True, key_size=6),
-    "a single unit": sa.ShapedMLP(0.6, activation="gelu", hidden=1),
-    "LayerNorm": sa.Normalised(sa.ShapedAttention(0.6), "sandwich", "layer", eps=0.1, gain=1.2),
-}
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_gradients_pass_entries_and_frames(name):
-    """Of the chain, with respect to the size of V_0, against a central difference."""
-    v0 = torch.tensor([[1.0, 0.3], [0.3, 0.8]], dtype=torch.float64)
-
-    def total(size):
-        run = {"width": 16, "depth": 3, "samples": 4, "seed": 1}
-        return sa.pathwise(VARIANTS[name], size * v0, **run).sum()
-
-    size = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
-    (found,) = torch.autograd.grad(total(size), size)
-    with torch.no_grad():
-        expected = (total(size + 1e-5) - total(size - 1e-5)) / 2e-5
-    torch.testing.assert_close(found, expected, rtol=1e-7, atol=0.0)

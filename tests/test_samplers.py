@@ -133,9 +133,8 @@ def test_chunks_do_not_change_a_wide_mlp_chain(dtype):
     """Several blocks of hidden units, in the compiled and in the torch chain."""
     options = {"width": 700, "depth": 2, "samples": 130, "seed": 1, "dtype": dtype}
     reference = simulate_chain(LAYER, V0, **options)
-    for chunk in (64, 100):
-        other = simulate_chain(LAYER, V0, chunk=chunk, **options)
-        np.testing.assert_array_equal(other.V, reference.V)
+    other = simulate_chain(LAYER, V0, chunk=100, **options)
+    np.testing.assert_array_equal(other.V, reference.V)
     few = simulate_chain(LAYER, V0, **options | {"samples": 3})
     np.testing.assert_array_equal(few.V, reference.V.isel(sample=slice(3)))
 
@@ -223,16 +222,6 @@ def test_float32_has_the_law_of_float64(sampler):
     calm = np.linalg.norm(final(double), axis=(-2, -1)) < 100.0
     assert calm.mean() > 0.97
     np.testing.assert_allclose(single.V[:, calm], double.V[:, calm], rtol=5e-3, atol=5e-3)
-
-
-@SAMPLERS
-@pytest.mark.parametrize("tokens", [1, 10])
-def test_fewest_and_most_tokens_for_the_width(sampler, tokens):
-    v = final(sampler(v0=np.eye(tokens)))
-    assert np.linalg.eigvalsh(v).min() > -1e-12
-    moved = np.abs(v - np.eye(tokens)).reshape(len(v), -1)
-    assert (moved.max(1) > 1e-3).all()
-    assert len(np.unique(v[:, 0, 0])) == len(v)
 
 
 @pytest.mark.parametrize("tokens", [1, 8, 64])

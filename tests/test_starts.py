@@ -186,9 +186,7 @@ def test_parallel_branches_are_stored_and_run_again(tmp_path):
     result = chain(PARALLEL)
     again = sa.rerun(sa.load(sa.save(result, tmp_path / "parallel.nc")))
     np.testing.assert_array_equal(again.V, result.V)
-    with pytest.raises(
-        ValueError, match=r"add up to at most 1 if no skip weight is .*; got 1\.28"
-    ):
+    with pytest.raises(ValueError, match=r"add up to at most 1 if no skip weight is .*; got 1\.28"):
         sa.Parallel(sa.ShapedMLP(0.8), sa.ShapedMLP(0.8))
     with pytest.raises(ValueError, match=r"^v0 must be an array, not a result; to start from its"):
         chain(PARALLEL, result)

@@ -119,7 +119,9 @@ class Emitter(Text):
 
     def some(self, mask: str) -> str:
         """Return an i1: whether the mask is true anywhere."""
-        return mask if self.lanes == 1 else self.new(f"icmp ne i{self.lanes} {self.bits_of(mask)}, 0")
+        return (
+            mask if self.lanes == 1 else self.new(f"icmp ne i{self.lanes} {self.bits_of(mask)}, 0")
+        )
 
     def cast(self, how: str, x: Real | str, before: str, after: str) -> str:
         """Convert between types of elements, such as 'bitcast' from double to i64."""

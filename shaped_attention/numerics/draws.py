@@ -1,10 +1,7 @@
 """Random numbers keyed by integers: the torch twin of `shaped_attention.numerics.fills`.
 
 An integer seed and the name of a stream give a key; a key and integers (sample, step, slot, pair)
-give a number. Nothing else enters, so results do not depend on chunks, threads, order or device,
-and the torch and compiled paths use the same numbers (to rounding in the logarithm and cosine of
-the Box-Muller formula). On the CPU the compiled generator, which is ten times faster, makes them
-here too.
+give a number, on any device. On the CPU the compiled generator makes them here too.
 """
 
 from __future__ import annotations
@@ -188,11 +185,9 @@ class Draws:
     def chi(self, dof: Sequence[int]) -> Float[Tensor, "B J"]:
         """Return chi variables with given degrees of freedom (each >= 2), by exact rejection.
 
-        A proposal is rejected with probability below 0.05, and all 16 attempts with probability
-        below 1e-20; the value is then sqrt(2 d), near the mode.
-
-        Marsaglia and Tsang, ACM TOMS 26 (2000). Attempt a of the pair of variables 2 k, 2 k + 1
-        has its own counters, so acceptance in one path does not shift the numbers of another.
+        Marsaglia and Tsang, ACM TOMS 26 (2000). All 16 attempts are rejected with probability
+        below 1e-20; the value is then sqrt(2 d), near the mode. Each attempt has its own counters,
+        so acceptance in one path does not shift the numbers of another.
         """
         slot, device = self._take_slot(), self.samples.device
         first, d = _chi_constants(tuple(dof), device)

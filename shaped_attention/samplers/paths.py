@@ -42,8 +42,6 @@ class Paths:
 
     Attributes
     ----------
-    stepper, spec
-        What moves the paths, and its specification.
     first, count
         The numbers of the paths are first, ..., first + count - 1.
     state
@@ -52,16 +50,14 @@ class Paths:
         Number of the last grid point, and time left to the next one.
     taken
         Number of steps taken: with the number of the path it is the address of the next numbers.
-    alive, stopped_at
-        Whether a path moves, and the time at which it stopped: infinite if it has not, and NaN if a
-        step was not a number.
+    stopped_at
+        Time at which a path stopped: infinite if it moves, NaN if a step was not a number.
     largest
         Largest speed before a step.
     slots, stored
-        Where the states of paths by the clock are copied that arrive at a grid point, -1 for
-        nowhere, and the copies.
+        Where states of paths by the clock are copied at a grid point, or -1, and the copies.
     work
-        Memory that the stepper reuses from step to step.
+        What the stepper reuses from step to step.
     """
 
     def __init__(self, stepper: AnyStepper, first: int, count: int) -> None:

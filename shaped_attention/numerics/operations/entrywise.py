@@ -1,9 +1,9 @@
-"""Functions of single entries, of parameters and of numbers."""
+"""Sums, products and functions of single entries, of parameters and of numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,3 +106,24 @@ for _kind, _entry, _growth in (
     ("leaky", _leaky, 1.0),
 ):
     operation(_kind, entry=_entry, growth=_growth)
+
+
+def _combine(e: Emitter, scalars: Sequence[Real], x: Real, y: Real) -> Real:
+    s, t = scalars
+    return e.fma(t, y, e.fmul(s, x))
+
+
+operation("combine", entry=_combine, growth=max, in_place=True)
+operation("times", entry=lambda e, _, x, y: e.fmul(x, y), growth=sum)
+operation(
+    "over", entry=lambda e, _, x, y: e.fdiv(x, y),
+    growth=lambda orders: orders[0] - orders[1],
+)  # fmt: skip
+operation(
+    "scale", entry=lambda e, scalars, x: e.fmul(scalars[0], x), growth=1.0,
+    in_place=True,
+)  # fmt: skip
+operation(
+    "shift", entry=lambda e, scalars, x: e.fma(scalars[0], x, scalars[1]),
+    growth=lambda orders: max(orders[0], 0.0),
+)  # fmt: skip
