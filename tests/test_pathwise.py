@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -137,26 +136,6 @@ def test_stopped_paths_stop_their_derivatives() -> None:
     np.testing.assert_allclose(v.detach().numpy(), ends[0], rtol=1e-9)
     (by_gamma,) = torch.autograd.grad(v.sum(), gamma)
     np.testing.assert_allclose(float(by_gamma), (ends[2] - ends[1]).sum() / (2 * h), rtol=1e-5)
-
-
-PARAMETERS: dict[str, tuple[Any, dict[str, float]]] = {
-    "tau0 as a whole number": (sa.ShapedAttention(0.6, tau0=2), {"tau0": 0.7}),
-    "an activation that was linear": (sa.ShapedMLP(0.5, -1.0, -1.0), {"c_plus": 0.0}),
-    "a branch that was not there": (sa.ShapedMLP(0.0), {"gamma": 0.5}),
-}
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_a_given_value_is_that_of_the_field(name: str) -> None:
-    """In chain, limit and drift, also where the block decides by its fields what it is."""
-    layer, values = PARAMETERS[name]
-    given = {key: torch.tensor(value, dtype=torch.float64) for key, value in values.items()}
-    changed = replace(layer, **values)
-    for run in (CHAIN, LIMIT):
-        v = sa.pathwise(layer, torch.tensor(V0), parameters=given, **run)
-        np.testing.assert_allclose(v.numpy(), _sampled(changed, V0, run), rtol=1e-11, atol=1e-12)
-    found = sa.drift(layer, torch.tensor(V0), parameters=given)
-    torch.testing.assert_close(found, torch.tensor(sa.drift(changed, V0)), rtol=1e-12, atol=1e-14)
 
 
 EYE = torch.eye(2, dtype=torch.float64)

@@ -162,14 +162,6 @@ def test_save_times_do_not_change_a_path(sampler):
 
 
 @SAMPLERS
-def test_other_seeds_and_samplers_give_other_numbers(sampler):
-    assert not np.isclose(final(sampler(seed=1)), final(sampler(seed=2))).any()
-    others = [other for other in (network, chain, sde) if other is not sampler]
-    for other in others:
-        assert not np.isclose(final(sampler()), final(other())).any()
-
-
-@SAMPLERS
 def test_each_sampler_has_a_stream_of_its_own(sampler, monkeypatch):
     """With one seed no two samplers may see the same numbers: they are compared as independent."""
     streams = set()

@@ -94,6 +94,11 @@ class Emitter(Text):
         self._operation()
         return self.select(self.compare("ogt", a, b), a, b)
 
+    def sign(self, x: Real) -> Real:
+        """Return 1, 0 or -1, or what is not a number."""
+        below = self.select(self.compare("olt", x, 0.0), -1.0, x)
+        return self.select(self.compare("ogt", x, 0.0), 1.0, below)
+
     def both(self, a: str, b: str) -> str:
         """Return where both masks are true."""
         return self.new(f"and {self.of('i1')} {a}, {b}")

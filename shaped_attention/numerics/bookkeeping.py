@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.matrices import View
 from shaped_attention.compiler.text import Int, Real
 
 
@@ -68,12 +67,6 @@ def squares(e: Emitter, base: str, rows: int) -> Real:
         x = e.load_row(base, i)
         a = e.fma(x, x, a)
     return e.fadd(e.fadd(a, b), e.fadd(c, d))
-
-
-def kept(e: Emitter, out: View, x: Real, i: Int, j: Int) -> Real:
-    """Store an entry, and return it."""
-    out.store(e, x, i, j)
-    return x
 
 
 def one_of(e: Emitter, number: Int, calls: Sequence[Callable[[], None]]) -> None:

@@ -58,9 +58,9 @@ class Mover:
         self.dtype, self._programs, self._factors = np.dtype(dtype), list(programs), factors
         self._real = "double" if self.dtype == np.float64 else "float"
         scalars = [x for program in programs for x in program.scalars]
-        self._table = table_of(scalars, depths)
+        self.table = table_of(scalars, depths)
         keys = [key(address) for program in programs for address in program.addresses]
-        self._keys = np.concatenate([np.zeros(0, np.uint64), *keys])
+        self.keys = np.concatenate([np.zeros(0, np.uint64), *keys])
         self._functions: dict[tuple[Hashable, ...], Callable[..., None]] = {}
         self._lock = threading.Lock()
         self.lanes = self._emitter(rolled=True, limit=np.inf).lanes
@@ -86,7 +86,7 @@ class Mover:
         `first`. Results are drift and noise if `adding`, and otherwise the new state.
         """
         self._function(write_steps, STEP, adding=adding)(
-            state, alive, stopped, radius, dt, first, begin, end, len(state), self._stride
+            state, alive, stopped, radius, dt, first, begin, end, len(state), self.stride
         )
 
     def report(
@@ -98,7 +98,7 @@ class Mover:
         Paths that are outside or would overflow stop before.
         """
         self._function(write_report, REPORT)(
-            state, alive, stopped, reported, radius, dt, first, point, len(state), self._stride
+            state, alive, stopped, reported, radius, dt, first, point, len(state), self.stride
         )
 
     def apply(self, which: int, states: Array, first: int, step: int, results: Array) -> None:
@@ -108,7 +108,7 @@ class Mover:
         """
         # The program decides whether its step is unrolled.
         run = self._function(write_apply, APPLY, self._programs[which], which=which)
-        run(states, results, first, step, len(states), self._stride)
+        run(states, results, first, step, len(states), self.stride)
 
     def burst(
         self, active: Array, moving: Sequence[Array], first: int, radius: float, dt: float,
@@ -123,7 +123,7 @@ class Mover:
         """
         from shaped_attention.numerics.clock_bursts import BURST, write_burst  # few runs need it
 
-        row = (target - 1) * self._stride
+        row = (target - 1) * self.stride
         self._function(write_burst, BURST)(
             active, *moving, radius, dt, shift, near, first, target, len(active), count, steps, row
         )
@@ -147,9 +147,9 @@ class Mover:
         return run, starts
 
     @property
-    def _stride(self) -> int:
+    def stride(self) -> int:
         """Entries of the table from one step to the next."""
-        return self._table.shape[1] if len(self._table) > 1 else 0
+        return self.table.shape[1] if len(self.table) > 1 else 0
 
     def _function(
         self, write: Callable[..., None], arguments: Parameters, program: Program | None = None,
@@ -175,7 +175,7 @@ class Mover:
                 first = memory.ctypes.data + -memory.ctypes.data % 64
                 places = [first + start for start in starts[:-1]]
                 here = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in values]
-                run(self._table.ctypes.data, self._keys.ctypes.data, *places, *here)
+                run(self.table.ctypes.data, self.keys.ctypes.data, *places, *here)
 
             self._functions[name] = call
             return call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -64,17 +64,13 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256) -> Explanation:
     check_width("width", width)
     pattern, blocks = pattern_of(layer), blocks_of(layer)
     no_network = _size_reason(blocks, tokens, width)
-    no_chain = _first(blocks, lambda block: block.no_chain) or no_network
-    no_limit = _first(blocks, limit_reason) or _size_reason(blocks, tokens, None)
+    reasons = ([x.no_chain for x in blocks], [limit_reason(x) for x in blocks])
+    no_chain, no_limit = (next((f"none: {x}" for x in each if x), "") for each in reasons)
+    no_chain = no_chain or no_network
     chain, programs = (no_chain, []) if no_chain else _runs(pattern, tokens, width)
-    limit = no_limit or _runs(pattern, tokens, None)[0]
+    limit = no_limit or _size_reason(blocks, tokens, None) or _runs(pattern, tokens, None)[0]
     network = no_network or "torch, with real weight matrices"
     return Explanation(network, chain, limit, _draws(programs))
-
-
-def _first(blocks: Sequence[Block], reason: Callable[[Block], str]) -> str:
-    """Return the reason of the first block that has one."""
-    return next((f"none: {text}" for text in map(reason, blocks) if text), "")
 
 
 def _size_reason(blocks: Sequence[Block], tokens: int, width: int | None) -> str:

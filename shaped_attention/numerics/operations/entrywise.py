@@ -80,11 +80,6 @@ def sign(x: M) -> M:
     return tensor(torch.sign(tensor(x)))
 
 
-def _sign(e: Emitter, scalars: Any, x: Real) -> Real:
-    negative = e.select(e.compare("olt", x, 0.0), -1.0, x)
-    return e.select(e.compare("ogt", x, 0.0), 1.0, negative)
-
-
 def _leaky(e: Emitter, scalars: Any, x: Real) -> Real:
     return e.fmul(e.select(e.compare("ogt", x, 0.0), *scalars), x)
 
@@ -96,7 +91,7 @@ def _of(function: Callable[[Emitter, Real], Real]) -> Callable[..., Real]:
 
 for _kind, _entry, _growth in (
     ("reciprocal", _of(lambda e, x: e.fdiv(1.0, x)), -1.0),
-    ("sign", _sign, 0.0),
+    ("sign", _of(lambda e, x: e.sign(x)), 0.0),
     ("sqrt", _of(lambda e, x: e.sqrt(x)), 0.5),
     ("exp", _of(functions.whole_exp), lambda orders: math.inf if orders[0] > 0.0 else 0.0),
     ("tanh", _of(functions.tanh), bounded),
