@@ -165,7 +165,8 @@ class Stepper(ABC, Generic[X]):
 
     def norms(self, paths: Paths, moving: X, least: float) -> X:
         """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
-        raise NotImplementedError
+        factors = self.factors(paths.state)
+        return self.array(np.linalg.norm((factors @ factors.mT).mean(axis=1), axis=(1, 2)))
 
     def absolute_sums(self, state: X) -> X:
         """Return the sums of absolute entries (rows,) in double precision."""
