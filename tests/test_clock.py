@@ -23,10 +23,8 @@ from tests.test_clock_step import Given
 MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], dtype=bool)
 BLOCKS = {
     "full": ShapedAttention(0.6, 0.5),
-    "heads": ShapedAttention(0.6, 0.5, heads=2, output_projection=True),
     "causal": ShapedAttention(0.6, 0.5, mask="causal"),
     "mask": ShapedAttention(0.6, 0.5, mask=MASK),
-    "bias": ShapedAttention(0.6, 0.5, query_bias=0.7),
     "mask and bias": ShapedAttention(0.6, 0.5, query_bias=0.7, mask=MASK),
     "position bias": ShapedAttention(0.6, 0.5, position_bias=sa.alibi(4, 0.7), mask=MASK),
     "rope": ShapedAttention(0.6, 0.5, rope=[1.2, 0.3], mask="causal"),
@@ -74,17 +72,6 @@ def test_second_order_of_the_noise_is_that_of_its_derivatives(name, factor):
     assert not torch.allclose(0.95 * found, total, rtol=1e-2)
 
 
-@pytest.mark.parametrize("name", BLOCKS)
-def test_noise_along_a_direction_is_the_variance_of_that_entry(name, factor):
-    block = BLOCKS[name]
-    p, limit = at_depth(block, 0.0), block.limit
-    direction = factor @ factor.mT + torch.eye(4, dtype=torch.float64)
-    moved = unit_noise(limit, p, factor) @ factor.mT
-    exact = (2.0 * (moved * direction).sum((-2, -1))).square().sum()
-    found = limit.noise_along(p, factor, direction)
-    torch.testing.assert_close(found, exact[None, None], rtol=1e-12, atol=0.0)
-
-
 @pytest.mark.parametrize("name", ["full", "with an MLP", "parallel", "MLP alone"])
 def test_spread_of_the_norm_is_that_of_the_diffusion(name, factor):
     """The variance rate of log |V| against the gradient of log |V| and `diffusion`."""
@@ -120,16 +107,6 @@ def test_noise_of_a_step_has_the_moments_of_the_second_order(rate):
     change = new[:, 0, 0].numpy() / x
     assert weights @ change == pytest.approx(0.0, abs=1e-14)
     assert (weights @ change**2 - dt) / dt**2 == pytest.approx(7.5 + 3.0 * rate, rel=1e-2)
-
-
-@pytest.mark.parametrize(
-    "name", ["full", "heads", "causal", "mask", "position bias", "rope", "parallel"]
-)
-def test_speed_grows_like_the_square_of_v(name, factor):
-    block = BLOCKS[name]
-    p, limit = at_depth(block, 0.0), block.limit
-    ratio = limit.speed(p, 3.0 * factor) / limit.speed(p, factor)
-    torch.testing.assert_close(ratio, torch.full((1, 1), 81.0, dtype=torch.float64))
 
 
 def run(layer, v0=V0, **options):
@@ -188,15 +165,6 @@ def test_stored_values_of_stopped_paths_are_those_where_they_stopped():
     assert (np.linalg.norm(v[-1][np.isinf(result.stopping_time)], axis=(-2, -1)) < 20.0).all()
 
 
-def test_single_precision_follows_the_same_paths():
-    single, double = run(BLOCKS["full"], dtype="float32"), run(BLOCKS["full"])
-    same = single.steps_taken.values == double.steps_taken.values
-    assert same.mean() > 0.9
-    inside = same & np.isinf(double.stopping_time.values)
-    np.testing.assert_allclose(single.V.values[-1, inside], double.V.values[-1, inside], rtol=2e-3,
-                               atol=2e-3)  # fmt: skip
-
-
 def test_the_clock_is_the_default_where_paths_can_explode():
     for layer, v0, method in (
         (BLOCKS["full"], V0, "clock"),
@@ -209,11 +177,6 @@ def test_the_clock_is_the_default_where_paths_can_explode():
         result = sa.integrate_sde(layer, v0, horizon=0.1, step=0.05, samples=2)
         assert f'"method": "{method}"' in result.attrs["specification"]
         assert ("steps_taken" in result) == (method == "clock")
-
-
-def test_a_fixed_step_warns_if_paths_stop():
-    with pytest.warns(UserWarning, match=r"method='direct': \d+ of 100 paths .* fixed step"):
-        run(BLOCKS["full"], radius=10.0, method="direct")
 
 
 def test_a_single_token_keeps_its_law():
@@ -283,19 +246,6 @@ def _first_order(limit, p, root, noise, moved, numbers, size, share):
     return None if found is None else math.sqrt(share) * (found * size)
 
 
-@pytest.mark.validation
-@pytest.mark.parametrize(("name", "samples"), [("full", 100_000), ("mask and bias", 40_000)])
-def test_four_tokens_agree_with_a_quarter_of_the_step(name, samples):
-    """The fractions within 0.01 + 3 standard errors of the difference, about 3 % and 5 %."""
-    found = [
-        float(np.isfinite(run(BLOCKS[name], horizon=0.75, step=step, samples=samples, radius=1e4)
-                          .stopping_time).mean())
-        for step in (0.01, 0.0025)
-    ]  # fmt: skip
-    error = math.sqrt(2.0 * found[1] * (1.0 - found[1]) / samples)
-    assert abs(found[0] - found[1]) < 0.01 * found[1] + 3.0 * error
-
-
 @pytest.mark.parametrize("start", [LIVE, sa.equicorrelated(2, 0.2)], ids=["live", "both"])
 @pytest.mark.parametrize(
     ("gamma", "tau0", "horizon"), [(0.6, 0.5, 0.75), (0.5, 0.4, 1.0), (0.35, 0.5, 1.5)]
@@ -329,44 +279,6 @@ def test_paths_that_reach_the_radius_need_not_explode():
     exact = sa.explosion_law(block, LIVE).probability(horizon=1.0, level=2e12)
     assert abs(float(found.reached) - exact) < 3.0 * math.sqrt(exact / count)
     assert float(found.lower) == 0.0
-
-
-def test_explosion_probability_refuses_what_it_cannot_use():
-    with pytest.raises(ValueError, match=r"^result must be a result of integrate_sde with method="):
-        sa.stopping.explosion_probability(run(BLOCKS["full"], method="direct", radius=1e30))
-    with pytest.raises(ValueError, match=r"^result must have at least 20 paths .*; got 0"):
-        sa.stopping.explosion_probability(run(ShapedAttention(0.1), radius=1e13))
-    with pytest.raises(ValueError, match=r"^the radius of result must be .*; got 100"):
-        sa.stopping.explosion_probability(run(BLOCKS["full"], radius=100.0))
-
-
-class Own(ShapedAttention):
-    """A block of a user."""
-
-
-def test_explosion_probability_asks_for_a_layer_of_ones_own():
-    """With it the estimate is that for the same block of this package."""
-    size = {"horizon": 0.75, "step": 0.05, "samples": 2000, "radius": 1e13}
-    v0, own = sa.equicorrelated(2, 0.2), Own(0.6, 0.5)
-    result = sa.integrate_sde(own, v0, **size)
-    with pytest.raises(ValueError, match=r"its block Own is not one of this .*; pass layer=$"):
-        sa.stopping.explosion_probability(result)
-    with pytest.raises(ValueError, match=r"^layer must be the layer of result; got an Own$"):
-        sa.stopping.explosion_probability(result, layer=Own(0.5, 0.5))
-    found = sa.stopping.explosion_probability(result, layer=own)
-    known = sa.integrate_sde(ShapedAttention(0.6, 0.5), v0, **size)
-    assert found.equals(sa.stopping.explosion_probability(known))
-    assert sa.rerun(found, result=result, layer=own).identical(found)
-
-
-def test_a_layer_without_second_order_still_runs(monkeypatch):
-    limit = type(BLOCKS["full"].limit)
-    monkeypatch.setattr(limit, "noise_drift", lambda self, p, factor: None)
-    with pytest.warns(UserWarning, match="the noise of ShapedAttention has no derivative"):
-        plain = run(BLOCKS["full"])
-    monkeypatch.undo()
-    assert np.isfinite(plain.V).all()
-    assert not np.array_equal(plain.V[-1], run(BLOCKS["full"]).V[-1])
 
 
 @pytest.mark.portability

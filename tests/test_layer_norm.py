@@ -14,7 +14,7 @@ from shaped_attention.rows.step import State
 from shaped_attention.samplers.specification import Specification
 from tests.laws import same_law, with_state
 from tests.refusals import refused
-from tests.test_compiled import SINGULAR, assert_same_paths
+from tests.test_executors import SINGULAR, assert_same_paths
 
 SOFTMAX = sa.ShapedAttention(0.6, identity=False, centring=False, scaled_temperature=False)
 RELU = sa.ShapedMLP(0.6, 0.0, -4.0)

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention import lazy
 from shaped_attention.numerics import draws
 from shaped_attention.rows import directions
 from shaped_attention.samplers import arguments
@@ -55,15 +54,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
     monkeypatch.setattr(arguments, "check_device", torch.device)
     monkeypatch.setattr(torch.Tensor, "cpu", cpu)
     return copied
-
-
-def test_the_generator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draws, "_CHI_ATTEMPTS", 2)
-    numbers = draws.Draws(
-        draws.stream_key(0, "network"), torch.zeros(3, dtype=torch.int64, device="meta"), 0, 0
-    )
-    assert numbers.normal(4, 5).device.type == "meta"
-    assert numbers.wishart_factor(3, 8).shape == (3, 3, 3)
 
 
 @pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
@@ -109,19 +99,6 @@ def test_training(name: str, optimizer: Any, read: list[torch.Size]) -> None:
         LAYERS[name], V0, [0, 1, 0, 1], depth=2, steps=2, optimizer=optimizer, **RUN
     )
     assert run.loss.shape == (3, 3)
-
-
-@pytest.mark.parametrize("call", [sa.neural_tangent_kernel, sa.lyapunov])
-def test_kernels_and_exponents(call: Callable[..., Any], read: list[torch.Size]) -> None:
-    assert call(LAYERS["GPT"], V0, depth=2, **RUN)
-
-
-def test_jacobians(read: list[torch.Size]) -> None:
-    space = lazy.Space(16, samples=3, device="meta")
-    layers = lazy.Layers(LAYERS["GPT"], depth=2)
-    x, t = space.normal(4), space.normal(4)
-    assert lazy.vjp(layers, x)[1](t).shape == x.shape
-    assert read == []
 
 
 def test_a_tensor_on_the_host_is_noticed(

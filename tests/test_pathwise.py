@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,9 +16,8 @@ CHAIN: dict[str, Any] = {"width": 24, "depth": 6, "samples": 64, "seed": 5}
 LIMIT: dict[str, Any] = {"horizon": 0.25, "step": 0.05, "samples": 64, "seed": 5}
 
 LAYERS: dict[str, Any] = {
-    "attention": lambda gamma, second: sa.ShapedAttention(gamma, second),
     "heads": lambda gamma, second: sa.ShapedAttention(gamma, second, heads=2),
-    "causal, projection": lambda gamma, second: sa.ShapedAttention(
+    "projection": lambda gamma, second: sa.ShapedAttention(
         gamma, second, heads=2, mask="causal", output_projection=True
     ),
     "MLP": lambda gamma, second: sa.ShapedMLP(gamma, c_plus=second),
@@ -39,14 +37,6 @@ def _tensor(value: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize("run", [CHAIN, LIMIT], ids=["chain", "limit"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_values_are_those_of_the_samplers(name: str, run: dict[str, Any]) -> None:
-    layer = LAYERS[name](0.5, SECOND.get(name, ("tau0", 0.8))[1])
-    v = sa.pathwise(layer, torch.tensor(V0), **run)
-    np.testing.assert_allclose(v.numpy(), _sampled(layer, V0, run), rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("run", [CHAIN, LIMIT], ids=["chain", "limit"])
-@pytest.mark.parametrize("name", LAYERS)
 def test_derivatives_are_difference_quotients(name: str, run: dict[str, Any]) -> None:
     """With the same seed a path is smooth in gamma, the second parameter and V_0.
 
@@ -57,6 +47,8 @@ def test_derivatives_are_difference_quotients(name: str, run: dict[str, Any]) ->
     gamma, other, v0 = _tensor(0.5), _tensor(at), _tensor(V0)
     given = {"gamma": gamma, second: other}
     v = sa.pathwise(LAYERS[name](0.5, at), v0, parameters=given, **run)
+    sampled = _sampled(LAYERS[name](0.5, at), V0, run)
+    np.testing.assert_allclose(v.detach().numpy(), sampled, rtol=1e-11, atol=1e-12)
     v[:, 0, 1].sum().backward()
     h = 1e-5
     move = np.zeros((3, 3))
@@ -146,32 +138,9 @@ def test_stopped_paths_stop_their_derivatives() -> None:
     np.testing.assert_allclose(float(by_gamma), (ends[2] - ends[1]).sum() / (2 * h), rtol=1e-5)
 
 
-PARAMETERS: dict[str, tuple[Any, dict[str, float]]] = {
-    "tau0 as a whole number": (sa.ShapedAttention(0.6, tau0=2), {"tau0": 0.7}),
-    "gamma as a whole number": (sa.ShapedMLP(1), {"gamma": 0.5}),
-    "an activation that was linear": (sa.ShapedMLP(0.5, -1.0, -1.0), {"c_plus": 0.0}),
-    "a branch that was not there": (sa.ShapedMLP(0.0), {"gamma": 0.5}),
-    "one that becomes linear": (sa.ShapedMLP(0.5), {"c_minus": 0.0}),
-}
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_a_given_value_is_that_of_the_field(name: str) -> None:
-    """In chain, limit and drift, also where the block decides by its fields what it is."""
-    layer, values = PARAMETERS[name]
-    given = {key: torch.tensor(value, dtype=torch.float64) for key, value in values.items()}
-    changed = replace(layer, **values)
-    for run in (CHAIN, LIMIT):
-        v = sa.pathwise(layer, torch.tensor(V0), parameters=given, **run)
-        np.testing.assert_allclose(v.numpy(), _sampled(changed, V0, run), rtol=1e-11, atol=1e-12)
-    found = sa.drift(layer, torch.tensor(V0), parameters=given)
-    torch.testing.assert_close(found, torch.tensor(sa.drift(changed, V0)), rtol=1e-12, atol=1e-14)
-
-
 EYE = torch.eye(2, dtype=torch.float64)
 BLOCK = sa.ShapedAttention(0.5)
 BAD: dict[str, Any] = {
-    r"v0 must be a tensor \(m, m\); got a ndarray": lambda: sa.pathwise(BLOCK, np.eye(2), **CHAIN),
     r"v0 must be a matrix \(m, m\); got shape \(1, 2, 2\)": lambda: sa.pathwise(
         BLOCK, EYE[None], **{**CHAIN, "samples": 1}
     ),
@@ -181,36 +150,11 @@ BAD: dict[str, Any] = {
     "v0 requires gradients, which do not exist": lambda: sa.pathwise(
         BLOCK, torch.ones(2, 2, dtype=torch.float64, requires_grad=True), **CHAIN
     ),
-    "parameters has 2 entries for 1 blocks": lambda: sa.pathwise(
-        BLOCK, EYE, parameters=[{}, {}], **CHAIN
-    ),
     "parameters has 'heads', which is not a parameter of ShapedAttention": lambda: sa.pathwise(
         BLOCK, EYE, parameters={"heads": torch.tensor(2.0)}, **CHAIN
     ),
     r"parameters\['gamma'\] must be .*; got \(2,\)": lambda: sa.pathwise(
         BLOCK, EYE, parameters={"gamma": torch.tensor([0.5, 0.5])}, **CHAIN
-    ),
-    "parameters must be a dictionary, or .*; got 5": lambda: sa.pathwise(
-        BLOCK, EYE, parameters=5, **CHAIN
-    ),
-    r"parameters\['gamma'\] must be a tensor .*; got 'x'": lambda: sa.pathwise(
-        BLOCK, EYE, parameters={"gamma": "x"}, **CHAIN
-    ),
-    "parameters has 'gamma', which is not a parameter of Parallel; 'blocks' can be given": (
-        lambda: sa.pathwise(
-            sa.Parallel(BLOCK, BLOCK), EYE, parameters={"gamma": torch.tensor(0.1)}, **CHAIN
-        )
-    ),
-    "blocks must have weights gamma whose squares add up to at most 1 .*; got 1.62": lambda: (
-        sa.pathwise(
-            sa.Parallel(BLOCK, BLOCK),
-            EYE,
-            **CHAIN,
-            parameters={"blocks": [{"gamma": torch.tensor(0.9)}, {"gamma": torch.tensor(0.9)}]},
-        )
-    ),
-    "v0 must be of dtype torch.float64 or torch.float32; got torch.float16": lambda: sa.pathwise(
-        BLOCK, EYE.half(), **CHAIN
     ),
     r"gamma must be in \[0, 1\]; got 1.5": lambda: sa.pathwise(
         BLOCK, EYE, parameters={"gamma": torch.tensor(1.5)}, **CHAIN
@@ -222,27 +166,3 @@ BAD: dict[str, Any] = {
 def test_refusals(message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
         BAD[message]()
-
-
-VARIANTS = {
-    "rotations": sa.ShapedAttention(0.6, 0.5, rope=[1.2], key_size=4),
-    "norms of keys": sa.ShapedAttention(0.6, 0.5, qk_norm=True, key_size=6),
-    "a single unit": sa.ShapedMLP(0.6, activation="gelu", hidden=1),
-    "LayerNorm": sa.Normalised(sa.ShapedAttention(0.6), "sandwich", "layer", eps=0.1, gain=1.2),
-}
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_gradients_pass_entries_and_frames(name):
-    """Of the chain, with respect to the size of V_0, against a central difference."""
-    v0 = torch.tensor([[1.0, 0.3], [0.3, 0.8]], dtype=torch.float64)
-
-    def total(size):
-        run = {"width": 16, "depth": 3, "samples": 4, "seed": 1}
-        return sa.pathwise(VARIANTS[name], size * v0, **run).sum()
-
-    size = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
-    (found,) = torch.autograd.grad(total(size), size)
-    with torch.no_grad():
-        expected = (total(size + 1e-5) - total(size - 1e-5)) / 2e-5
-    torch.testing.assert_close(found, expected, rtol=1e-7, atol=0.0)

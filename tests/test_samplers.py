@@ -21,6 +21,7 @@ from shaped_attention import (
 from shaped_attention.numerics import named_numbers
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.numerics.threads import Team
+from shaped_attention.samplers.steppers import blas
 from shaped_attention.samplers.steppers.compiled import BlockStepper
 from tests.laws import final, same_law, threads
 
@@ -48,8 +49,15 @@ def fixed_steps(layer=LAYER, v0=V0, **options):
     return sde(layer, v0, method="direct", **options)
 
 
+def library(layer=LAYER, v0=V0, **options):
+    """The chain by library routines."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blas, "FEWEST_LARGE_TOKENS", 1)
+        return chain(layer, v0, **options)
+
+
 SAMPLERS = pytest.mark.parametrize("sampler", [network, chain, sde])
-INTEGRATORS_TOO = pytest.mark.parametrize("sampler", [network, chain, sde, fixed_steps])
+INTEGRATORS_TOO = pytest.mark.parametrize("sampler", [network, chain, library, sde, fixed_steps])
 
 
 @pytest.mark.portability
@@ -58,6 +66,8 @@ INTEGRATORS_TOO = pytest.mark.parametrize("sampler", [network, chain, sde, fixed
 @pytest.mark.parametrize("layer", [LAYER, MASKED])
 def test_chunks_and_threads_do_not_change_a_result(sampler, layer, dtype):
     reference = sampler(layer, dtype=dtype)
+    v = final(reference)
+    np.testing.assert_array_equal(v, v.swapaxes(-1, -2))
     for chunk in (1, 33, 1000):
         np.testing.assert_array_equal(sampler(layer, dtype=dtype, chunk=chunk).V, reference.V)
     np.testing.assert_array_equal(sampler(layer, dtype=dtype, memory=1000).V, reference.V)
@@ -110,7 +120,8 @@ def test_weights_are_those_of_their_addresses(rows, fan_in, columns, dtype, monk
         for count in (1, 3)
     )
     np.testing.assert_array_equal(out, shared)
-    numbers = Draws(key, samples, 7, compiled=False).normals_at(2, 0, columns * fan_in).numpy()
+    monkeypatch.setattr(Draws, "_on_host", False)
+    numbers = Draws(key, samples, 7).normals_at(2, 0, columns * fan_in).numpy()
     expected = x @ numbers.reshape(3, columns, fan_in).swapaxes(-1, -2).astype(dtype)
     np.testing.assert_allclose(
         out, expected, rtol=0.0, atol=300 * np.finfo(dtype).eps * fan_in**0.5
@@ -122,9 +133,8 @@ def test_chunks_do_not_change_a_wide_mlp_chain(dtype):
     """Several blocks of hidden units, in the compiled and in the torch chain."""
     options = {"width": 700, "depth": 2, "samples": 130, "seed": 1, "dtype": dtype}
     reference = simulate_chain(LAYER, V0, **options)
-    for chunk in (64, 100):
-        other = simulate_chain(LAYER, V0, chunk=chunk, **options)
-        np.testing.assert_array_equal(other.V, reference.V)
+    other = simulate_chain(LAYER, V0, chunk=100, **options)
+    np.testing.assert_array_equal(other.V, reference.V)
     few = simulate_chain(LAYER, V0, **options | {"samples": 3})
     np.testing.assert_array_equal(few.V, reference.V.isel(sample=slice(3)))
 
@@ -152,14 +162,6 @@ def test_save_times_do_not_change_a_path(sampler):
 
 
 @SAMPLERS
-def test_other_seeds_and_samplers_give_other_numbers(sampler):
-    assert not np.isclose(final(sampler(seed=1)), final(sampler(seed=2))).any()
-    others = [other for other in (network, chain, sde) if other is not sampler]
-    for other in others:
-        assert not np.isclose(final(sampler()), final(other())).any()
-
-
-@SAMPLERS
 def test_each_sampler_has_a_stream_of_its_own(sampler, monkeypatch):
     """With one seed no two samplers may see the same numbers: they are compared as independent."""
     streams = set()
@@ -173,16 +175,6 @@ def test_each_sampler_has_a_stream_of_its_own(sampler, monkeypatch):
     for layer in (LAYER, MASKED):
         sampler(layer)
     assert streams == {sampler.__name__}
-
-
-@SAMPLERS
-def test_layout_of_the_result(sampler):
-    result = sampler(samples=4)
-    assert result.V.dims == ("time", "sample", "row", "col")
-    assert result.stopping_time.dims == ("sample",)
-    v = final(result)
-    np.testing.assert_array_equal(v, v.swapaxes(-1, -2))
-    assert np.linalg.eigvalsh(v).min() > -1e-12
 
 
 @INTEGRATORS_TOO
@@ -222,24 +214,6 @@ def test_float32_has_the_law_of_float64(sampler):
     calm = np.linalg.norm(final(double), axis=(-2, -1)) < 100.0
     assert calm.mean() > 0.97
     np.testing.assert_allclose(single.V[:, calm], double.V[:, calm], rtol=5e-3, atol=5e-3)
-
-
-@SAMPLERS
-@pytest.mark.parametrize("tokens", [1, 10])
-def test_fewest_and_most_tokens_for_the_width(sampler, tokens):
-    v = final(sampler(v0=np.eye(tokens)))
-    assert np.linalg.eigvalsh(v).min() > -1e-12
-    moved = np.abs(v - np.eye(tokens)).reshape(len(v), -1)
-    assert (moved.max(1) > 1e-3).all()
-    assert len(np.unique(v[:, 0, 0])) == len(v)
-
-
-def test_wide_networks_stay_within_a_small_memory():
-    """A weight matrix of 32 MB is made a few columns at a time; same numbers as all at once."""
-    options = {"width": 2000, "depth": 1, "samples": 2, "seed": 1}
-    small = simulate_network(LAYER, V0, memory=10**6, **options)
-    large = simulate_network(LAYER, V0, **options)
-    np.testing.assert_array_equal(small.V, large.V)
 
 
 @pytest.mark.parametrize("tokens", [1, 8, 64])

@@ -265,17 +265,6 @@ def test_explosion_is_recorded_and_never_nan(method):
     assert np.isfinite(network.stopping_time).mean() < 0.2 * stopped.mean()
 
 
-@pytest.mark.parametrize("tokens", [2, 5])
-def test_singular_starts(tokens):
-    """Repeated tokens and a covariance of rank one stay so, and positive semidefinite."""
-    x = np.random.default_rng(0).standard_normal((tokens, 2))
-    x[1] = x[0]
-    for v0 in (x @ x.T, np.outer(x[:, 0], x[:, 0])):
-        v = final(integrate_sde(LAYER, v0, horizon=0.5, step=0.05, samples=200, seed=1))
-        assert np.linalg.eigvalsh(v).min() > -1e-12 * np.abs(v).max()
-        np.testing.assert_allclose(v[:, 0], v[:, 1], rtol=1e-12, atol=1e-12)
-
-
 def test_sixty_four_tokens_are_the_hand_written_loop_too():
     """To 1e-9 after two steps, which move V by more than 0.1."""
     block, v0, run = ShapedAttention(0.5, 0.7), equicorrelated(64, 0.2), {"horizon": 0.1, "seed": 3}

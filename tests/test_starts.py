@@ -68,14 +68,6 @@ def test_a_start_knows_its_sampler_and_seed_from_a_file_too(tmp_path, seed):
         for run, other in ((chain, 8), (network, seed)):
             rest = run(LAYERS["attention"], last, samples=3, seed=other)
             np.testing.assert_allclose(rest.V[0], last)
-    config = {
-        "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9,
-        "rope_parameters": {"rope_theta": 1e4},
-    }  # fmt: skip
-    model = sa.simulate_model(config, 2, samples=1, entropy=False, progress=False)
-    with pytest.raises(ValueError, match="the result that tokens comes from"):
-        sa.simulate_model(config, model.V[1, 0], samples=1)
 
 
 @pytest.mark.portability
@@ -109,11 +101,8 @@ def test_observables_are_kept_while_the_run_goes_on(sampler):
     np.testing.assert_allclose(
         own["kept"][-1, :, 0], np.trace(whole.V.values[-1], axis1=1, axis2=2)
     )
-    for bad in ("traces", "tests.test_starts:gone", "no_module:f"):
-        with pytest.raises(
-            ValueError, match=r"^keep must be 'V', 'observables' or 'module:function'; got"
-        ):
-            sampler(layer, keep=bad)
+    with pytest.raises(ValueError, match=r"^keep must be 'V', 'observables' or 'module:function';"):
+        sampler(layer, keep="tests.test_starts:gone")
 
 
 def trace(v):
@@ -193,44 +182,11 @@ def test_the_limit_of_parallel_branches():
     np.testing.assert_array_equal(slow.V, loop.V)
 
 
-def test_the_variance_of_one_layer_of_parallel_branches():
-    """Within 5 standard errors of the limit's; 1.2 times as much is not.
-
-    The chain has the law of networks (`test_parallel_branches_have_the_law_of_networks`).
-    """
-    moments = []
-    for n in (24, 48):
-        v = sa.simulate_chain(FLAT, V0, width=n, depth=1, samples=20_000, seed=n).V.values[-1]
-        x = v[:, 0, 0] - v[:, 0, 0].mean()
-        moments.append((n * (x**2).mean(), n * (x**2).std() / np.sqrt(len(x))))
-    variance, error = 2 * moments[1][0] - moments[0][0], np.hypot(2 * moments[1][1], moments[0][1])
-    expected = sa.diffusion(FLAT, V0)[0, 0]
-    assert abs(variance - expected) < 5 * error
-    assert abs(variance - 1.2 * expected) > 5 * error
-
-
 def test_parallel_branches_are_stored_and_run_again(tmp_path):
     result = chain(PARALLEL)
     again = sa.rerun(sa.load(sa.save(result, tmp_path / "parallel.nc")))
     np.testing.assert_array_equal(again.V, result.V)
-    for wrong, message in (
-        (lambda: sa.Parallel(sa.ShapedMLP(0.5)), "blocks must be two blocks or more; got"),
-        (
-            lambda: sa.Parallel(sa.ShapedMLP(0.8), sa.ShapedMLP(0.8)),
-            "add up to at most 1 if no skip weight is given; got 1.28",
-        ),
-        (
-            lambda: sa.Parallel(sa.ShapedMLP(0.5), sa.Normalised(sa.ShapedMLP(0.5))),
-            "which is not a block with a branch",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            wrong()
-
-
-@SAMPLERS
-def test_results_are_no_starts(sampler):
-    """A whole result has a V for each time."""
-    half = chain(LAYERS["attention"], samples=3)
+    with pytest.raises(ValueError, match=r"add up to at most 1 if no skip weight is .*; got 1\.28"):
+        sa.Parallel(sa.ShapedMLP(0.8), sa.ShapedMLP(0.8))
     with pytest.raises(ValueError, match=r"^v0 must be an array, not a result; to start from its"):
-        sampler(LAYERS["attention"], half, samples=3)
+        chain(PARALLEL, result)

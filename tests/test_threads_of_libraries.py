@@ -13,10 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import shaped_attention as sa
 from shaped_attention.numerics.threads import (
-    FEWEST_FOR_THREADS,
-    few_threads,
     one_thread,
-    thread_count,
 )
 from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
 from tests.laws import threads
@@ -120,17 +117,3 @@ def test_small_products_have_one_thread_and_the_setting_returns(name, fail):
             PRODUCTS[name]()
         assert watched.seen == {1}
         assert torch.get_num_threads() == 3
-
-
-def test_large_products_keep_their_threads():
-    with threads(2):
-        with few_threads(FEWEST_FOR_THREADS):
-            assert torch.get_num_threads() == 2
-        own = thread_count("cpu")
-        with few_threads(FEWEST_FOR_THREADS - 1):
-            assert torch.get_num_threads() == 1
-            assert thread_count("cpu") == own
-            with few_threads(0):
-                assert thread_count("cpu") == own
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2

@@ -94,6 +94,11 @@ class Emitter(Text):
         self._operation()
         return self.select(self.compare("ogt", a, b), a, b)
 
+    def sign(self, x: Real) -> Real:
+        """Return 1, 0 or -1, or what is not a number."""
+        below = self.select(self.compare("olt", x, 0.0), -1.0, x)
+        return self.select(self.compare("ogt", x, 0.0), 1.0, below)
+
     def both(self, a: str, b: str) -> str:
         """Return where both masks are true."""
         return self.new(f"and {self.of('i1')} {a}, {b}")
@@ -103,12 +108,25 @@ class Emitter(Text):
         true = "true" if self.lanes == 1 else "splat (i1 true)"
         return self.new(f"xor {self.of('i1')} {a}, {true}")
 
-    def some(self, mask: str) -> str:
-        """Return an i1: whether the mask is true anywhere."""
+    def bits_of(self, mask: str) -> str:
+        """Return a mask as an integer with a bit for each lane."""
         if self.lanes == 1:
             return mask
-        bits = self.new(f"bitcast {self.of('i1')} {mask} to i{self.lanes}")
-        return self.new(f"icmp ne i{self.lanes} {bits}, 0")
+        return self.new(f"bitcast {self.of('i1')} {mask} to i{self.lanes}")
+
+    def bit(self, bits: str, lane: Int) -> str:
+        """Return one of these bits as an i1."""
+        if self.lanes == 1:
+            return bits
+        place = self.new(f"trunc i64 {lane} to i{self.lanes}")
+        shifted = self.new(f"lshr i{self.lanes} {bits}, {place}")
+        return self.new(f"trunc i{self.lanes} {shifted} to i1")
+
+    def some(self, mask: str) -> str:
+        """Return an i1: whether the mask is true anywhere."""
+        return (
+            mask if self.lanes == 1 else self.new(f"icmp ne i{self.lanes} {self.bits_of(mask)}, 0")
+        )
 
     def cast(self, how: str, x: Real | str, before: str, after: str) -> str:
         """Convert between types of elements, such as 'bitcast' from double to i64."""

@@ -1,8 +1,7 @@
 """Random numbers as functions of integers, emitted: Threefry's words, normals, chi variables.
 
 `numerics.fills` says which number is where. In double precision two normals come from a pair of
-words, and in single precision four. The two sequences differ but have the same law. `rounded` emits
-the numbers of double precision, rounded.
+words, and in single precision four. The two sequences differ but have the same law.
 """
 
 from __future__ import annotations
@@ -85,18 +84,14 @@ def _single(e: Emitter, word: str, bits: int, first: float) -> Real:
     return e.fmul(e.fadd(e.cast("sitofp", upper, "i32", "float"), first), 2.0**-bits)
 
 
-def per_block(e: Emitter, rounded: bool) -> int:
+def per_block(e: Emitter) -> int:
     """Return how many normals a block of two words gives."""
-    return 4 if e.real == "float" and not rounded else 2
+    return 4 if e.real == "float" else 2
 
 
-def _normals_of(e: Emitter, x0: str, x1: str, rounded: bool) -> list[Real]:
+def _normals_of(e: Emitter, x0: str, x1: str) -> list[Real]:
     if e.real == "double":
         return list(normal_pair(e, x0, x1))
-    if rounded:
-        with e.typed("double"):
-            pair = normal_pair(e, x0, x1)
-        return [e.cast("fptrunc", x, "double", "float") for x in pair]
     normals: list[Real] = []
     for word in (x0, x1):
         high = e.new(f"lshr {e.of('i64')} {word}, {e.word(32, 64)}")
@@ -105,7 +100,7 @@ def _normals_of(e: Emitter, x0: str, x1: str, rounded: bool) -> list[Real]:
     return normals
 
 
-def normals_function(e: Emitter, rounded: bool) -> str:
+def normals_function(e: Emitter) -> str:
     """Return the function (out, blocks, scale, k0, k1, paths, c0) that fills rows with normals.
 
     Block b has the first counter word c0 + b; `paths` are the second ones, one for each lane.
@@ -113,7 +108,7 @@ def normals_function(e: Emitter, rounded: bool) -> str:
 
     def body(e: Text) -> None:
         assert isinstance(e, Emitter)
-        each, key = per_block(e, rounded), keys(e)
+        each, key = per_block(e), keys(e)
         c1 = e.load_as("i64", "%paths")
         scale = e.splat("%scale", "double")
         if e.real == "float":
@@ -126,7 +121,7 @@ def normals_function(e: Emitter, rounded: bool) -> str:
                 words.append(threefry(e, key, c0, c1))
             for k, (x0, x1) in enumerate(words):
                 row = e.mul(e.add(b, k), each)
-                for i, x in enumerate(_normals_of(e, x0, x1, rounded)):
+                for i, x in enumerate(_normals_of(e, x0, x1)):
                     e.write_row(e.fmul(scale, x), "%out", e.add(row, i))
 
         with e.in_loops():
@@ -135,7 +130,7 @@ def normals_function(e: Emitter, rounded: bool) -> str:
             e.loop(most, "%blocks", 1, lambda b, _: blocks(b, 1), may_be_empty=True)
 
     parameters = [("ptr", "out"), ("i64", "blocks"), ("double", "scale"), *_KEYED]
-    return e.shared(f"normals{'_rounded' if rounded else ''}", parameters, body)
+    return e.shared("normals", parameters, body)
 
 
 _KEYED = [("i64", "k0"), ("i64", "k1"), ("ptr", "paths"), ("i64", "c0")]
@@ -210,16 +205,11 @@ def _chi(e: Text) -> None:
 
     def rejected(row: Int, dof: str, j: Int, mask: str) -> None:
         """Try again, one path after the other."""
-        bits = mask if lanes == 1 else e.new(f"bitcast {e.of('i1')} {mask} to i{lanes}")
+        bits = e.bits_of(mask)
         with e.when(e.some(mask)):
 
             def path(p: Int) -> None:
-                here = bits
-                if lanes > 1:
-                    place = e.new(f"trunc i64 {p} to i{lanes}") if lanes < 64 else str(p)
-                    here = e.new(f"lshr i{lanes} {bits}, {place}")
-                    here = e.new(f"trunc i{lanes} {here} to i1")
-                with e.when(here):
+                with e.when(e.bit(bits, p)):
                     word = e.new(f"load i64, ptr {e.at('%paths', p, 'i64')}, align 8")
                     x = e.new(
                         f"call double @{again}(double {dof}, i64 {j}, i64 %k0, i64 %k1, "

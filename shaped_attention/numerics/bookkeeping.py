@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.matrices import View
 from shaped_attention.compiler.text import Int, Real
 
 
@@ -17,13 +16,6 @@ def load_mask(e: Emitter, address: str) -> str:
     """Return which lanes a vector of bytes allows."""
     x = e.load_as("i8", address)
     return e.new(f"icmp ne {e.of('i8')} {x}, {e.word(0, 8)}")
-
-
-def bits(e: Emitter, mask: str) -> str:
-    """Return a mask as an integer with a bit for each lane."""
-    if e.lanes == 1:
-        return mask
-    return e.new(f"bitcast {e.of('i1')} {mask} to i{e.lanes}")
 
 
 def store_words(e: Emitter, samples: str, steps: str) -> None:
@@ -77,12 +69,6 @@ def squares(e: Emitter, base: str, rows: int) -> Real:
     return e.fadd(e.fadd(a, b), e.fadd(c, d))
 
 
-def kept(e: Emitter, out: View, x: Real, i: Int, j: Int) -> Real:
-    """Store an entry, and return it."""
-    out.store(e, x, i, j)
-    return x
-
-
 def one_of(e: Emitter, number: Int, calls: Sequence[Callable[[], None]]) -> None:
     """Emit the call whose place is `number` modulo their count."""
     if len(calls) == 1:
@@ -99,17 +85,12 @@ def one_of(e: Emitter, number: Int, calls: Sequence[Callable[[], None]]) -> None
     e.start(after)
 
 
-def stop_function(e: Emitter) -> str:
-    """Return the function (alive, stopped, times, mask): lanes of the mask stop at their times."""
+def stop(e: Emitter, alive: str, stopped: str, times: str, mask: str) -> None:
+    """Stop the lanes of a mask at their times."""
 
     def body() -> None:
         def lane(p: Int) -> None:
-            bit = "%mask"
-            if e.lanes > 1:
-                place = e.new(f"trunc i64 {p} to i{e.lanes}")
-                bit = e.new(f"lshr i{e.lanes} %mask, {place}")
-                bit = e.new(f"trunc i{e.lanes} {bit} to i1")
-            with e.when(bit):
+            with e.when(e.bit("%mask", p)):
                 e.put(f"store i8 0, ptr {e.at('%alive', p, 'i8')}, align 1")
                 time = e.new(f"load double, ptr {e.at('%times', p, 'double')}, align 8")
                 e.put(f"store double {time}, ptr {e.at('%stopped', p, 'double')}, align 8")
@@ -118,4 +99,6 @@ def stop_function(e: Emitter) -> str:
 
     parameters = [("ptr", "alive"), ("ptr", "stopped"), ("ptr", "times"), (f"i{e.lanes}", "mask")]
     with e.in_loops():
-        return e.function(parameters, body, ("stop", e.lanes))
+        function = e.function(parameters, body, ("stop", e.lanes))
+    given = alive, stopped, times, e.bits_of(mask)
+    e.call(function, *((kind, x) for (kind, _), x in zip(parameters, given, strict=True)))

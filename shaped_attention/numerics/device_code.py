@@ -21,7 +21,7 @@ from shaped_attention.compiler.random import keys, normal_pair, threefry
 from shaped_attention.libraries import Tensor, torch
 from shaped_attention.numerics.emission import OWN, TYPES, Emission, Parameters, typed
 from shaped_attention.numerics.fixed_steps import STEP, write_steps
-from shaped_attention.numerics.mover import table_of
+from shaped_attention.numerics.mover import Mover
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.scalars import Depths
 from shaped_attention.numerics.step import emitted
@@ -69,19 +69,16 @@ class DeviceSteps:
     ) -> None:  # fmt: skip
         self.dtype, self._device = np.dtype(dtype), device
         self._programs, self._factors = list(programs), factors
-        scalars = [x for program in programs for x in program.scalars]
-        table = table_of(scalars, depths)
-        self._stride = table.shape[1] if len(table) > 1 else 0
-        pairs = [key(address) for program in programs for address in program.addresses]
-        words = np.concatenate([np.zeros(0, np.uint64), *pairs]).view(np.int64)
-        self._table, self._keys = (torch.from_numpy(x).to(device) for x in (table, words))
+        code = Mover(programs, key, depths, dtype, factors)
+        self._stride, arrays = code.stride, (code.table, code.keys.view(np.int64))
+        self._table, self._keys = (torch.from_numpy(x).to(device) for x in arrays)
         self._run: dict[bool, Callable[..., None]] = {}
 
     def text(self, adding: bool, on_device: bool) -> tuple[str, list[Any]]:
         """Return the text of the kernel, and the types of its parameters."""
         real = "double" if self.dtype == np.float64 else "float"
         target = DEVICE if on_device else host()
-        emission = Emission(self._programs, self.dtype, self._factors, False)
+        emission = Emission(self._programs, self.dtype, self._factors)
         e = emitted(
             self._programs[0],
             lambda rolled, limit: Emitter(

@@ -1,10 +1,7 @@
 """Random numbers keyed by integers: the torch twin of `shaped_attention.numerics.fills`.
 
 An integer seed and the name of a stream give a key; a key and integers (sample, step, slot, pair)
-give a number. Nothing else enters, so results do not depend on chunks, threads, order or device,
-and the torch and compiled paths use the same numbers (to rounding in the logarithm and cosine of
-the Box-Muller formula). On the CPU the compiled generator, which is ten times faster, makes them
-here too.
+give a number, on any device. On the CPU the compiled generator makes them here too.
 """
 
 from __future__ import annotations
@@ -111,8 +108,7 @@ class Draws:
     Every call takes the next slot: a block draws what it needs in a fixed order and never names a
     generator. The key is that of a stream, from `stream_key`. Numbers of samples (B,) and the step,
     or one for each sample (B,), are integers in [0, 2^32). A block of a layer starts at the slot
-    `SLOTS_PER_BLOCK` times its position. Numbers are made in float64 and returned in `dtype`;
-    without `compiled`, torch makes them, which agree to rounding.
+    `SLOTS_PER_BLOCK` times its position. Numbers are made in float64 and returned in `dtype`.
     """
 
     key: NDArray[np.uint64]
@@ -120,7 +116,6 @@ class Draws:
     step: int | Int[Tensor, " B"]
     slot: int = 0
     dtype: torch.dtype = field(default_factory=lambda: torch.float64)
-    compiled: bool = True
     _next: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
@@ -128,8 +123,8 @@ class Draws:
 
     @property
     def _on_host(self) -> bool:
-        """Whether the compiled generator makes the numbers."""
-        return self.compiled and self.samples.device.type == "cpu"
+        """Whether the compiled generator makes the numbers; otherwise torch does, to rounding."""
+        return self.samples.device.type == "cpu"
 
     def paths(self) -> NDArray[np.uint64]:
         """Return the counter words of the samples, on the CPU."""
@@ -156,7 +151,7 @@ class Draws:
             out = np.empty((len(self.samples), count))
             fill_normals(out, self.key, self.paths(), slot, first)
             return torch.from_numpy(out).to(self.dtype)
-        if self.compiled and self.samples.device.type == "cuda":
+        if self.samples.device.type == "cuda":
             from shaped_attention.compiler.ptx import available
 
             if available():
@@ -190,11 +185,9 @@ class Draws:
     def chi(self, dof: Sequence[int]) -> Float[Tensor, "B J"]:
         """Return chi variables with given degrees of freedom (each >= 2), by exact rejection.
 
-        A proposal is rejected with probability below 0.05, and all 16 attempts with probability
-        below 1e-20; the value is then sqrt(2 d), near the mode.
-
-        Marsaglia and Tsang, ACM TOMS 26 (2000). Attempt a of the pair of variables 2 k, 2 k + 1
-        has its own counters, so acceptance in one path does not shift the numbers of another.
+        Marsaglia and Tsang, ACM TOMS 26 (2000). All 16 attempts are rejected with probability
+        below 1e-20; the value is then sqrt(2 d), near the mode. Each attempt has its own counters,
+        so acceptance in one path does not shift the numbers of another.
         """
         slot, device = self._take_slot(), self.samples.device
         first, d = _chi_constants(tuple(dof), device)

@@ -11,12 +11,7 @@ import numpy as np
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View, dots
 from shaped_attention.compiler.text import Int, Real
-from shaped_attention.numerics.bookkeeping import (
-    bits,
-    load_mask,
-    squares,
-    stop_function,
-)
+from shaped_attention.numerics.bookkeeping import load_mask, squares, stop
 from shaped_attention.numerics.graph import Shape
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.step import StepEmission
@@ -56,14 +51,11 @@ def largest_factor(dtype: Any) -> float:
 class Emission:
     """Programs of the layers of a pattern or of the clock, and the parts of their functions.
 
-    With `rounded` single precision has the normals of double precision, rounded. `rows` of the
-    buffer are known once the steps are emitted.
+    The `rows` of the buffer are known once the steps are emitted.
     """
 
-    def __init__(
-        self, programs: Sequence[Program], real_dtype: Any, factors: int, rounded: bool
-    ) -> None:
-        self.programs, self.real_dtype, self.rounded = list(programs), real_dtype, rounded
+    def __init__(self, programs: Sequence[Program], real_dtype: Any, factors: int) -> None:
+        self.programs, self.real_dtype = list(programs), real_dtype
         self._factors, self.rows = factors, 1
 
     def function(self, e: Emitter, arguments: Parameters, body: Callable[[], None]) -> None:
@@ -89,7 +81,7 @@ class Emission:
         """Return the function of a program, which `finish` ends with its results."""
 
         def body() -> None:
-            step = StepEmission(e, self.programs[k], self.rounded)
+            step = StepEmission(e, self.programs[k])
             finish(step.results())
             self.rows = max(self.rows, step.layout.rows)
 
@@ -145,8 +137,7 @@ class Emission:
             with e.typed("double"):
                 time = e.load_as("double", times)
                 e.store_as("double", e.select(broken, float("nan"), time), times)
-            e.call(stop_function(e), ("ptr", alive), ("ptr", stopped), ("ptr", times),
-                   (f"i{e.lanes}", bits(e, over)))  # fmt: skip
+            stop(e, alive, stopped, times, over)
         return e.both(mask, fits)
 
     def outside(self, e: Emitter) -> str:
@@ -165,8 +156,7 @@ class Emission:
             with e.when(e.some(near)):
                 norm = e.fmul(weight, e.sqrt(self._norm_square(e, shapes)))
                 outside = e.both(near, e.compare("oge", norm, radius))
-                e.call(stop_function(e), ("ptr", "%alive"), ("ptr", "%stopped"),
-                       ("ptr", "%times"), (f"i{e.lanes}", bits(e, outside)))  # fmt: skip
+                stop(e, "%alive", "%stopped", "%times", outside)
 
         with e.in_loops():
             return e.function([("ptr", x) for x in _OUTSIDE], body)

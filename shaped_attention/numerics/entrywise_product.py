@@ -9,8 +9,10 @@ a tile, and multiplied by the rows of the left factor.
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import torch
@@ -47,39 +49,11 @@ class Function(Protocol):
         """
 
 
-class TorchWords:
-    """The words of `Emitter` that a function uses, on tensors."""
-
-    def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """Return a b + c."""
-        return a * b + c
-
-    def fmul(self, a: Any, b: Any) -> Any:
-        """Return a b."""
-        return a * b
-
-    def fadd(self, a: Any, b: Any) -> Any:
-        """Return a + b."""
-        return a + b
-
-    def fdiv(self, a: Any, b: Any) -> Any:
-        """Return a / b."""
-        return a / b
-
-    def sqrt(self, a: Tensor) -> Tensor:
-        """Return the square root."""
-        return a.sqrt()
-
-    def sign(self, a: Tensor) -> Tensor:
-        """Return the sign."""
-        return a.sign()
-
-
-class _Words(Emitter):
-    def sign(self, a: Real) -> Real:
-        """Return the sign."""
-        below = self.select(self.compare("olt", a, 0.0), -1.0, 0.0)
-        return self.select(self.compare("ogt", a, 0.0), 1.0, below)
+_TORCH = SimpleNamespace(
+    fma=lambda a, b, c: a * b + c, fmul=operator.mul, fadd=operator.add, fdiv=operator.truediv,
+    sqrt=torch.sqrt, sign=torch.sign,
+)  # fmt: skip
+"""The words of `Emitter` that functions use, on tensors."""
 
 
 def product(
@@ -137,7 +111,7 @@ def _code(
     """Return the code of a product, and the columns of a block."""
     key = real, ranks, count, function.kind
     if key not in _codes:
-        text = _Words(real)
+        text = Emitter(real)
         body = partial(_body, text, ranks, count, function)
         name = text.function(_PARAMETERS, body, name="product")
         code = text.compiled().function(name, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 3)
@@ -151,7 +125,7 @@ _PARAMETERS = [
 ]
 
 
-def _body(e: _Words, ranks: Sequence[int], count: int, function: Function) -> None:
+def _body(e: Emitter, ranks: Sequence[int], count: int, function: Function) -> None:
     """Emit the product with `count` rows for the blocks of columns from the first to the end."""
     total, steps = sum(ranks), len(ranks)
     tile = e.new(f"alloca [{_TILE * _VECTORS} x {e.vector}], align 64")
@@ -226,12 +200,12 @@ def _by_torch(
     x: Tensor | None, lefts: Sequence[Tensor], rights: Sequence[Tensor], function: Function
 ) -> Tensor:
     """Return what `_computed` returns, some columns at a time."""
-    numbers, words = function.constants(len(lefts)), TorchWords()
+    numbers = function.constants(len(lefts))
     rows, columns = lefts[0].shape[-1], rights[0].shape[-1]
     size = max(1, _BLOCK // (len(lefts[0]) * rows))
     parts = []
     for j in range(0, columns, size):
         gradients = [a.mT @ b[..., j : j + size] for a, b in zip(lefts, rights, strict=True)]
-        whole, last = function.last(words, gradients, numbers)
+        whole, last = function.last(_TORCH, gradients, numbers)
         parts.append((last**2).sum(1, keepdim=True) if x is None else x @ whole)
     return torch.cat(parts, -1)

@@ -6,11 +6,10 @@ from functools import partial
 
 from shaped_attention.compiler.emitter import Emitter
 from shaped_attention.compiler.matrices import View, entries, write
-from shaped_attention.compiler.text import Int
+from shaped_attention.compiler.text import Int, Real
 from shaped_attention.numerics.bookkeeping import (
     copy_rows,
     count_paths,
-    kept,
     load_mask,
     one_of,
     stop_outside,
@@ -77,24 +76,33 @@ def _replace(m: Emission, e: Emitter, results: list[View]) -> None:
         entries(e, (rows, columns), put, view.contiguous(columns))
 
 
-def _add(m: Emission, e: Emitter, results: list[View]) -> None:
-    """Emit adding drift and noise, unless that overflows."""
+def _moved(m: Emission, e: Emitter, results: list[View]) -> tuple[View, str]:
+    """Emit the state after drift and noise, and which paths move: those that do not overflow."""
     drift, noise = results
     ((rows, columns),) = m.state_shapes
     old, new = View("%buf", 0, columns), View("%work", e.take(rows * columns), columns)
-    flat = all(x.contiguous(columns) for x in results)
-    total = m.sum(e, (rows, columns), flat, lambda i, j: kept(
-        e, new, e.fadd(e.fadd(old.load(e, i, j), drift.load(e, i, j)), noise.load(e, i, j)),
-        i, j,
-    ))  # fmt: skip
+
+    def entry(i: Int, j: Int) -> Real:
+        x = e.fadd(e.fadd(old.load(e, i, j), drift.load(e, i, j)), noise.load(e, i, j))
+        new.store(e, x, i, j)
+        return x
+
+    total = m.sum(e, (rows, columns), all(x.contiguous(columns) for x in results), entry)
     mask = load_mask(e, "%alive")
-    mask = m.stop_overflowing(e, total, mask, "%alive", "%stopped", "%times")
+    return new, m.stop_overflowing(e, total, mask, "%alive", "%stopped", "%times")
+
+
+def _add(m: Emission, e: Emitter, results: list[View]) -> None:
+    """Emit adding drift and noise."""
+    new, mask = _moved(m, e, results)
+    ((rows, columns),) = m.state_shapes
+    old = View("%buf", 0, columns)
 
     def put(i: Int, j: Int) -> None:
         x = e.select(mask, new.load(e, i, j), old.load(e, i, j))
         e.write_row(x, "%buf", old.row(e, i, j))
 
-    entries(e, (rows, columns), put, flat)
+    entries(e, (rows, columns), put, all(x.contiguous(columns) for x in results))
 
 
 def write_report(m: Emission, e: Emitter) -> None:
@@ -102,13 +110,8 @@ def write_report(m: Emission, e: Emitter) -> None:
     shape = m.state_shapes[0]
 
     def finish(results: list[View]) -> None:
-        drift, noise = results
-        old = View("%buf", 0, shape[1])
-        total = m.sum(e, shape, False, lambda i, j: e.fadd(
-            e.fadd(old.load(e, i, j), drift.load(e, i, j)), noise.load(e, i, j)
-        ))  # fmt: skip
-        mask = m.stop_overflowing(e, total, load_mask(e, "%alive"), "%alive", "%stopped", "%times")
-        for view, base in ((drift, "%drift"), (noise, "%noise")):
+        _, mask = _moved(m, e, results)
+        for view, base in zip(results, ("%drift", "%noise"), strict=True):
             write(e, View(base, 0, shape[1]), view, shape, lambda x: e.select(mask, x, 0.0))
 
     step = m.step(e, 0, finish, "alive", "stopped", "times", "drift", "noise")

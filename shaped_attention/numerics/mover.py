@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.llvm import Target, host
 from shaped_attention.numerics.emission import OWN, TYPES, Emission, Parameters
 from shaped_attention.numerics.fixed_steps import (
     APPLY,
@@ -54,22 +53,20 @@ class Mover:
 
     def __init__(
         self, programs: Sequence[Program], key: Callable[[Any], NDArray[np.uint64]],
-        depths: Depths, dtype: Any = np.float64, factors: int = 1, rounded: bool = False,
-        target: Target | None = None,
+        depths: Depths, dtype: Any = np.float64, factors: int = 1,
     ) -> None:  # fmt: skip
         self.dtype, self._programs, self._factors = np.dtype(dtype), list(programs), factors
         self._real = "double" if self.dtype == np.float64 else "float"
-        self._rounded, self._target = rounded, target
         scalars = [x for program in programs for x in program.scalars]
-        self._table = table_of(scalars, depths)
+        self.table = table_of(scalars, depths)
         keys = [key(address) for program in programs for address in program.addresses]
-        self._keys = np.concatenate([np.zeros(0, np.uint64), *keys])
+        self.keys = np.concatenate([np.zeros(0, np.uint64), *keys])
         self._functions: dict[tuple[Hashable, ...], Callable[..., None]] = {}
         self._lock = threading.Lock()
         self.lanes = self._emitter(rolled=True, limit=np.inf).lanes
 
     def _emitter(self, rolled: bool, limit: float) -> Emitter:
-        return Emitter(self._real, rolled=rolled, limit=limit, target=self._target)
+        return Emitter(self._real, rolled=rolled, limit=limit)
 
     @cached_property
     def rows(self) -> int:
@@ -89,7 +86,7 @@ class Mover:
         `first`. Results are drift and noise if `adding`, and otherwise the new state.
         """
         self._function(write_steps, STEP, adding=adding)(
-            state, alive, stopped, radius, dt, first, begin, end, len(state), self._stride
+            state, alive, stopped, radius, dt, first, begin, end, len(state), self.stride
         )
 
     def report(
@@ -101,7 +98,7 @@ class Mover:
         Paths that are outside or would overflow stop before.
         """
         self._function(write_report, REPORT)(
-            state, alive, stopped, reported, radius, dt, first, point, len(state), self._stride
+            state, alive, stopped, reported, radius, dt, first, point, len(state), self.stride
         )
 
     def apply(self, which: int, states: Array, first: int, step: int, results: Array) -> None:
@@ -111,7 +108,7 @@ class Mover:
         """
         # The program decides whether its step is unrolled.
         run = self._function(write_apply, APPLY, self._programs[which], which=which)
-        run(states, results, first, step, len(states), self._stride)
+        run(states, results, first, step, len(states), self.stride)
 
     def burst(
         self, active: Array, moving: Sequence[Array], first: int, radius: float, dt: float,
@@ -126,7 +123,7 @@ class Mover:
         """
         from shaped_attention.numerics.clock_bursts import BURST, write_burst  # few runs need it
 
-        row = (target - 1) * self._stride
+        row = (target - 1) * self.stride
         self._function(write_burst, BURST)(
             active, *moving, radius, dt, shift, near, first, target, len(active), count, steps, row
         )
@@ -138,7 +135,7 @@ class Mover:
         program: Program | None,
     ) -> tuple[Callable[..., None], list[int]]:
         """Return the code, and where its memory begins, in bytes."""
-        emission = Emission(self._programs, self.dtype, self._factors, self._rounded)
+        emission = Emission(self._programs, self.dtype, self._factors)
         largest = max(self._programs, key=lambda p: max(rows for rows, _ in p.input_shapes))
         e = emitted(program or largest, self._emitter, partial(write, emission))
         run = e.compiled().function("run", *(TYPES[kind] for kind, _ in (*OWN, *arguments)))
@@ -150,9 +147,9 @@ class Mover:
         return run, starts
 
     @property
-    def _stride(self) -> int:
+    def stride(self) -> int:
         """Entries of the table from one step to the next."""
-        return self._table.shape[1] if len(self._table) > 1 else 0
+        return self.table.shape[1] if len(self.table) > 1 else 0
 
     def _function(
         self, write: Callable[..., None], arguments: Parameters, program: Program | None = None,
@@ -168,9 +165,7 @@ class Mover:
             if name in self._functions:
                 return self._functions[name]
             signatures = tuple(p.signature for p in self._programs)
-            code = (
-                *name, signatures, self._real, self._factors, self._rounded, self._target or host()
-            )  # fmt: skip
+            code = (*name, signatures, self._real, self._factors)
             if code not in _known:
                 _known[code] = self._emit(partial(write, **how), arguments, program)
             run, starts = _known[code]
@@ -180,7 +175,7 @@ class Mover:
                 first = memory.ctypes.data + -memory.ctypes.data % 64
                 places = [first + start for start in starts[:-1]]
                 here = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in values]
-                run(self._table.ctypes.data, self._keys.ctypes.data, *places, *here)
+                run(self.table.ctypes.data, self.keys.ctypes.data, *places, *here)
 
             self._functions[name] = call
             return call

@@ -1,10 +1,8 @@
 """Programs run on one path at a time, one operation of the graph after another.
 
-Vectors of paths exceed every cache once a matrix or a layer is large, and with few paths most of
-their lanes are empty. Here each operation of a trace is a library routine or emitted code on
-arrays, and the random numbers are those of the other executors. Hidden units, and wide
-factorisations, are done in parts, which threads share. The parts depend on sizes only, so the order
-of every sum does not depend on the threads.
+Vectors of paths exceed every cache once a matrix or a layer is large. Here each operation is a
+library routine or emitted code on arrays. Hidden units, and wide factorisations, are done in parts,
+which threads share and which depend on sizes only, so the order of every sum does too.
 """
 
 from __future__ import annotations

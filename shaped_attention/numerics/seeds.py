@@ -60,11 +60,8 @@ def hashed(values: Mapping[str, Any]) -> tuple[int, ...]:
 def seed_from(seed: int, words: tuple[int, ...], *integers: int) -> int:
     """Return the seed that `derived_seed` returns for values with this hash."""
     check_count("seed", seed, lowest=0)
-    # SeedSequence(seed, spawn_key=...) joins the same words, at least four of the seed, but slowly.
-    size = 4 * max(4, -(-int(seed).bit_length() // 32))
-    own = np.frombuffer(int(seed).to_bytes(size, "little"), dtype="<u4")
-    entropy = np.array([*own, STREAMS["derived"], *words, *integers], dtype=np.uint32)
-    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]) >> 1
+    sequence = np.random.SeedSequence(int(seed), spawn_key=(STREAMS["derived"], *words, *integers))
+    return int(sequence.generate_state(1, np.uint64)[0]) >> 1
 
 
 def canonical(values: Any) -> str:

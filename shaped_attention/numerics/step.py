@@ -47,13 +47,10 @@ def emitted(
 
 
 class StepEmission:
-    """Emission of a program inside a function with %buf, %work, %numbers, %keys and %paths.
+    """Emission of a program inside a function with %buf, %work, %numbers, %keys and %paths."""
 
-    `rounded` tells whether single precision has the normals of double precision, rounded.
-    """
-
-    def __init__(self, e: Emitter, program: Program, rounded: bool = False) -> None:
-        self.e, self.program, self._rounded = e, program, rounded
+    def __init__(self, e: Emitter, program: Program) -> None:
+        self.e, self.program = e, program
         self.layout = Layout(program)
 
     def results(self) -> list[View]:
@@ -69,7 +66,7 @@ class StepEmission:
             else:
                 out, inputs = self.layout.view(node), [self.layout.view(x) for x in node.inputs]
                 scalars = [self._scalar(node, slot) for slot in self.program.slots(node)]
-                emit_node(e, Here(node, out, inputs, scalars, self._key(node), self._rounded))
+                emit_node(e, Here(node, out, inputs, scalars, self._key(node)))
         return [self.layout.view(node) for node in self.program.results]
 
     def _know_zeros(self) -> None:
@@ -144,8 +141,7 @@ class StepEmission:
                     if e.real == "float":
                         x = e.new(f"fptrunc double {x} to float")
                     scalars.append(e.splat(x))
-            out = View("%out", 0, own.down)
-            emit_node(e, Here(node, out, inputs, scalars, rounded=self._rounded))
+            emit_node(e, Here(node, View("%out", 0, own.down), inputs, scalars))
 
         e.call(e.function(parameters, body), *arguments)
 

@@ -1,7 +1,6 @@
 """A pool of threads that share operations, and libraries restricted to one.
 
-Each operation is performed by one thread, so that its value does not depend on their number. The
-threads take the earliest operation whose inputs exist, so that few values exist at a time.
+Each operation is performed by one thread, so that its value does not depend on their number.
 
 A library that divides a product among threads adds its terms in another order. While paths are
 moved it is restricted to one thread, so that results have the same bits.
@@ -9,7 +8,6 @@ moved it is restricted to one thread, so that results have the same bits.
 
 from __future__ import annotations
 
-import heapq
 import os
 import sys
 import threading
@@ -18,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
-from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias
 
 import numpy as np
@@ -79,70 +76,42 @@ class Team:
     def perform(
         self, steps: Sequence[Step], perform: Callable[[Step], None], forget: Callable[[int], None]
     ) -> None:
-        """Call ``perform(step)`` for all steps, and ``forget(value)`` after a value's last use."""
-        if self._pool is None or len(steps) == 1:
-            for step in steps:
-                perform(step)
-                for value in step.ends:
+        """Call ``perform(step)`` for all steps, and ``forget(value)`` after a value's last use.
+
+        Threads share the steps that need only those before; one thread keeps the order, in which
+        few values exist at a time.
+        """
+        levels = [[step] for step in steps] if self._pool is None else _levels(steps)
+        uses = Counter(value for step in steps for value in set(step.inputs))
+        ending = {value for step in steps for value in step.ends}
+        for level in levels:
+            left = iter(level)
+
+            def work(left: Iterator[Step] = left) -> None:
+                with np.errstate(all="ignore"):
+                    for step in left:
+                        perform(step)
+
+            self.together([work] * min(self.threads, len(level)))
+            for value in (value for step in level for value in set(step.inputs)):
+                uses[value] -= 1
+                if not uses[value] and value in ending:
                     forget(value)
-            return
-        shared = _Shared(steps, perform, forget)
-        self.together([shared.work] * min(self.threads, len(steps)))
+
+
+def _levels(steps: Sequence[Step]) -> list[list[Step]]:
+    """Return steps whose inputs are values of the levels before."""
+    level_of: dict[int, int] = {}
+    levels: dict[int, list[Step]] = {}
+    for step in steps:
+        level = max((level_of[x] + 1 for x in step.inputs if x in level_of), default=0)
+        level_of[step.output] = level
+        levels.setdefault(level, []).append(step)
+    return [levels[level] for level in sorted(levels)]
 
 
 ALONE = Team(1)
 """The calling thread alone."""
-
-
-class _Shared:
-    """Steps that several threads take one by one."""
-
-    def __init__(
-        self, steps: Sequence[Step], perform: Callable[[Step], None], forget: Callable[[int], None]
-    ) -> None:
-        self._steps, self._perform, self._forget = steps, perform, forget
-        makers = {step.output: k for k, step in enumerate(steps)}
-        before = [{makers[x] for x in step.inputs if x in makers} for step in steps]
-        self._order = TopologicalSorter(dict(enumerate(before)))
-        self._order.prepare()
-        self._ready = sorted(self._order.get_ready())
-        self._uses = Counter(value for step in steps for value in set(step.inputs))
-        self._ending = {value for step in steps for value in step.ends}
-        self._left = len(steps)
-        self._changed = threading.Condition()
-
-    def work(self) -> None:
-        """Perform steps until none is left."""
-        with np.errstate(all="ignore"):
-            while (k := self._next()) is not None:
-                try:
-                    self._perform(self._steps[k])
-                except BaseException:
-                    with self._changed:
-                        self._left = 0
-                        self._changed.notify_all()
-                    raise
-                self._performed(k)
-
-    def _next(self) -> int | None:
-        with self._changed:
-            while not self._ready and self._left:
-                self._changed.wait()
-            return heapq.heappop(self._ready) if self._left else None
-
-    def _performed(self, k: int) -> None:
-        with self._changed:
-            for value in set(self._steps[k].inputs):
-                self._uses[value] -= 1
-                if self._uses[value] == 0 and value in self._ending:
-                    self._forget(value)
-            self._order.done(k)
-            fresh = self._order.get_ready()
-            for j in fresh:
-                heapq.heappush(self._ready, j)
-            self._left = max(0, self._left - 1)
-            if len(fresh) > 1 or not self._left:
-                self._changed.notify_all()
 
 
 def shared(context: Callable[P, _Context]) -> Callable[P, _Context]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,8 +15,7 @@ from shaped_attention.checks import check_count, check_width
 from shaped_attention.compiler.ptx import available
 from shaped_attention.numerics.program import Program
 from shaped_attention.samplers import specification as of_runs
-from shaped_attention.samplers.paths import Paths
-from shaped_attention.samplers.steppers import AnyStepper, stepper_of
+from shaped_attention.samplers.steppers import stepper_of
 from shaped_attention.samplers.steppers.device import MOST_TOKENS
 
 Layers = Sequence[Sequence[Block]]
@@ -65,17 +64,13 @@ def explain(layer: Layer, tokens: int = 4, width: int = 256) -> Explanation:
     check_width("width", width)
     pattern, blocks = pattern_of(layer), blocks_of(layer)
     no_network = _size_reason(blocks, tokens, width)
-    no_chain = _first(blocks, lambda block: block.no_chain) or no_network
-    no_limit = _first(blocks, limit_reason) or _size_reason(blocks, tokens, None)
+    reasons = ([x.no_chain for x in blocks], [limit_reason(x) for x in blocks])
+    no_chain, no_limit = (next((f"none: {x}" for x in each if x), "") for each in reasons)
+    no_chain = no_chain or no_network
     chain, programs = (no_chain, []) if no_chain else _runs(pattern, tokens, width)
-    limit = no_limit or _runs(pattern, tokens, None)[0]
+    limit = no_limit or _size_reason(blocks, tokens, None) or _runs(pattern, tokens, None)[0]
     network = no_network or "torch, with real weight matrices"
     return Explanation(network, chain, limit, _draws(programs))
-
-
-def _first(blocks: Sequence[Block], reason: Callable[[Block], str]) -> str:
-    """Return the reason of the first block that has one."""
-    return next((f"none: {text}" for text in map(reason, blocks) if text), "")
 
 
 def _size_reason(blocks: Sequence[Block], tokens: int, width: int | None) -> str:
@@ -94,19 +89,21 @@ def _size_reason(blocks: Sequence[Block], tokens: int, width: int | None) -> str
 
 def _runs(pattern: Layers, tokens: int, width: int | None) -> tuple[str, list[Program]]:
     """Describe what runs the chain or the limit; return its programs, too, if it can be traced."""
-    eager = "torch, as requested by shaped_attention.eager()" if of_runs.is_eager() else ""
+    layers = Pattern([list(blocks) for blocks in pattern])
+    # A width below the number of tokens allows no V_0 of full rank.
+    v0 = np.eye(tokens) if width is None or width >= tokens else np.ones((tokens, tokens))
+    if of_runs.is_eager():
+        return "torch, as requested by shaped_attention.eager()", []
     try:
-        stepper = _stepper(pattern, tokens, width)
-        programs = stepper.spec.programs
+        spec = of_runs.specify(
+            layers, v0, width=width, steps=len(pattern), dt=0.01, samples=2, seed=0
+        )
+        programs = spec.programs
     except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
-        failure = None if eager else _failure(pattern, tokens, width)
-        if failure is not None:
-            return f"none: its description fails: {failure}", []
-        text = f"torch, in sa.eager() or on other devices; it cannot be traced: {error}"
-        return eager or text, []
+        return f"torch, in sa.eager() or on other devices; it cannot be traced: {error}", []
     few = width is not None and tokens <= MOST_TOKENS and available()
-    text = f"{stepper.name} on the CPU{' and on CUDA devices' if few else ''}, torch otherwise"
-    return eager or text, programs
+    devices = " and on CUDA devices" if few else ""
+    return f"{stepper_of(spec).name} on the CPU{devices}, torch otherwise", programs
 
 
 def _draws(programs: Sequence[Program]) -> tuple[str, ...]:
@@ -122,24 +119,3 @@ def _draws(programs: Sequence[Program]) -> tuple[str, ...]:
             what = f"Gram matrix of {node.integers[1]} hidden units"
         counts[f"{name}, {rows} x {columns}: {what}"] += 1
     return tuple(f"{text}, {n} times" if n > 1 else text for text, n in counts.items())
-
-
-def _stepper(pattern: Layers, tokens: int, width: int | None) -> AnyStepper:
-    """Return what moves two samples."""
-    layers = Pattern([list(blocks) for blocks in pattern])
-    # A width below the number of tokens allows no V_0 of full rank.
-    v0 = np.eye(tokens) if width is None or width >= tokens else np.ones((tokens, tokens))
-    spec = of_runs.specify(layers, v0, width=width, steps=len(pattern), dt=0.01, samples=2, seed=0)
-    return stepper_of(spec)
-
-
-def _failure(pattern: Layers, tokens: int, width: int | None) -> Exception | None:
-    """Return the error of one step in torch, of the chain or of the limit; None if it runs."""
-    try:
-        with of_runs.eager():
-            paths = Paths(_stepper(pattern, tokens, width), 0, 2)
-        while paths.behind(len(pattern)):
-            paths.advance(len(pattern))
-    except Exception as error:
-        return error
-    return None

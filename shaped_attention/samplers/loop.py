@@ -20,7 +20,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from shaped_attention.numerics.threads import one_thread_of_worker, thread_count
-from shaped_attention.samplers.memory import check_kept, free_bytes
+from shaped_attention.samplers.memory import check_kept
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.results import kept_of, make_result
 from shaped_attention.samplers.steppers import AnyStepper
@@ -34,9 +34,6 @@ T = TypeVar("T")
 
 _SLICE = 0.05
 """Seconds after which a compiled call returns."""
-
-_SMALLER = 8
-"""By how much chunks are smaller on a device whose memory was full."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +64,6 @@ def run_paths(
 ) -> dict[str, Array]:
     """Move all paths to the last grid point, and measure them at the stored times.
 
-    On a device whose memory is full, as when others use it, chunks are smaller once.
-
     Returns
     -------
     Values at the stored times (time, sample, ...) by the name of their measure, and by sample
@@ -76,48 +71,9 @@ def run_paths(
     - `stopping_time`, infinite for paths that did not stop;
     - by the clock `steps_taken` and `largest_speed`;
     - `state` (sample, groups, m, c) at the end, if it is asked for.
-
-    Raises
-    ------
-    MemoryError
-        If the device's memory is full with smaller chunks too, or with a single sample.
     """
-    place, label = stepper.spec.place, stepper.spec.sampler
-    size, smaller = stepper.chunk(), 0
-    while True:
-        try:
-            return _run_chunks(stepper, measures, size, with_state)
-        except RuntimeError as error:
-            # Named, since most runs do not load torch.
-            if type(error).__name__ != "OutOfMemoryError":
-                raise
-            if smaller:
-                raise MemoryError(
-                    f"{label}: the memory of {place} is full even with {size} samples at a time; "
-                    "wait for other programs there to end, or pass a smaller chunk"
-                ) from error
-            if size == 1:
-                needed, free = stepper.bytes_of_one() + stepper.bytes_of_all, free_bytes(place)
-                there = "" if free is None else f"; {free / 2**30:.3g} GiB are free"
-                raise MemoryError(
-                    f"{label}: the memory of {place} is full with a single sample, which takes "
-                    f"about {needed / 2**30:.3g} GiB{there}; wait for other programs there to end, "
-                    "or use fewer tokens or a smaller width"
-                ) from error
-        smaller = max(1, size // _SMALLER)
-        _log.warning(
-            "%s: the memory of %s is full; the run goes on in chunks of %d samples instead of %d",
-            label, place, smaller, size,
-        )  # fmt: skip
-        size = smaller
-
-
-def _run_chunks(
-    stepper: AnyStepper, measures: Mapping[str, Measure], size: int, with_state: bool
-) -> dict[str, Array]:
-    """Move all paths in chunks of a size."""
     spec, kept = stepper.spec, dict[str, Array]()
-    samples, label = spec.samples, spec.sampler
+    samples, label, size = spec.samples, spec.sampler, stepper.chunk()
     starts = range(0, samples, size)
     lock = threading.Lock()
     total = samples * spec.steps
@@ -203,12 +159,10 @@ def on_threads(
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(work_or_cancel, part) for part in parts]
         try:
-            # An error holds this frame: with its future here neither, nor the arrays of its part,
-            # would be freed before another attempt.
-            while futures:
+            for future in futures:
                 # The error that cancelled a part is raised, not the cancellation.
                 with suppress(_CancelledError):
-                    futures.pop(0).result()
+                    future.result()
         except BaseException:
             cancelled.set()
             for future in futures:

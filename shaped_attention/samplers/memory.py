@@ -47,8 +47,8 @@ def chunk_size(
     """Return how many samples move together: the caller's `chunk`, or what memory holds.
 
     At most `preferred` samples, of which one takes `bytes_of_one`, move together; None for all.
-    Chunks are multiples of `multiple`. Work is not divided among threads below `smallest`, where it
-    would cost more than it gains. `threads` chunks move at a time; None for what the device has.
+    Chunks are multiples of `multiple`, and at least `smallest` where threads share the work, of
+    which there are `threads`; None for what the device has.
     """
     if spec.chunk is not None:
         size = spec.chunk
@@ -91,10 +91,8 @@ def check_kept(spec: Specification, numbers: int) -> None:
 def of_torch(spec: Specification) -> float:
     """Return the bytes of a path that torch moves by the descriptions of its blocks.
 
-    In the limit they are a number of matrices (m, m), 27 by the clock, 17 by torchsde and 16
-    otherwise. In the chain they follow from the program of a layer: what it has at a time, some of
-    which torch frees later; its widest matrix, that of the heads side by side, with its parts; or
-    `HIDDEN_AT_A_TIME` hidden units with their random numbers.
+    In the chain they follow from the program of a layer: what it has at a time, some of which torch
+    frees later; its widest matrix, with its parts; or hidden units with their random numbers.
     """
     itemsize, square = spec.dtype.itemsize, spec.tokens**2
     if spec.width is None:

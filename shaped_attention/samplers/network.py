@@ -145,8 +145,6 @@ class WeightStepper(TorchStepper):
         super().__init__(spec, batch_size(spec.width) if spec.place == "cpu" else 1)
         self.divisor = float(spec.width)
         self._key = stream_key(spec.seed, "network")
-        widest = max(block.widest(spec.width) for block in spec.blocks)
-        self.bytes_of_all = float(self.dtype.itemsize * min(_MOST_WEIGHTS, spec.width * widest))
 
     def bytes_of_one(self) -> float:
         """Return the bytes that a network takes where it moves, without its weights."""

@@ -14,7 +14,7 @@ in a call, and applies both rules after each (`numerics.mover`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,6 @@ from shaped_attention.samplers.steppers import (
     AnyStepper,
     Array,
     Mask,
-    SingleStepper,
-    SplitStepper,
     completed,
 )
 
@@ -44,8 +42,6 @@ class Paths:
 
     Attributes
     ----------
-    stepper, spec
-        What moves the paths, and its specification.
     first, count
         The numbers of the paths are first, ..., first + count - 1.
     state
@@ -54,16 +50,14 @@ class Paths:
         Number of the last grid point, and time left to the next one.
     taken
         Number of steps taken: with the number of the path it is the address of the next numbers.
-    alive, stopped_at
-        Whether a path moves, and the time at which it stopped: infinite if it has not, and NaN if a
-        step was not a number.
+    stopped_at
+        Time at which a path stopped: infinite if it moves, NaN if a step was not a number.
     largest
         Largest speed before a step.
     slots, stored
-        Where the states of paths by the clock are copied that arrive at a grid point, -1 for
-        nowhere, and the copies.
+        Where states of paths by the clock are copied at a grid point, or -1, and the copies.
     work
-        Memory that the stepper reuses from step to step.
+        What the stepper reuses from step to step.
     """
 
     def __init__(self, stepper: AnyStepper, first: int, count: int) -> None:
@@ -135,8 +129,7 @@ class Paths:
         Paths that are outside the radius, or would overflow, stop here; both are then zero.
         """
         stepper, self.state = self.stepper, state
-        assert isinstance(stepper, SplitStepper)
-        if not isinstance(stepper, SingleStepper):
+        if stepper.stops_paths:
             return stepper.drift_and_noise(self, self.alive, point)
         now, where = point * self.spec.dt, stepper.xp.where
         self._stop_outside(self.alive, now)
@@ -169,8 +162,8 @@ class Paths:
             return moves
         return moves & (self.grid == self.grid[moves].min())
 
-    def step(self, moved: Callable[[Paths, Any, Array, int], Any], moves: Mask) -> None:
-        """Take one step of the paths `moves`, whose states `moved` returns."""
+    def step(self, moves: Mask) -> None:
+        """Take one step of the paths `moves`."""
         stepper, clock, dt = self.stepper, self.stepper.clock, self.spec.dt
         point = int(self.grid[moves].min()) if self.spec.scheduled or not clock else 0
         moving = self.alive if moves.all() else self.alive & stepper.array(moves)
@@ -179,7 +172,7 @@ class Paths:
         self.largest[moves] = np.maximum(self.largest, speed)[moves]
         pieces = np.maximum(np.floor(self.left * (1.0 + speed) / dt + 0.5), 1.0)
         lengths, arrived = self.left / pieces, moves & (pieces == 1.0)
-        new = moved(self, moving, lengths, point)
+        new = stepper.moved(self, moving, lengths, point)
         if self.spec.width is None:
             moving = self._stop_overflowing(new, moving, now)
             if stepper.host_waits:

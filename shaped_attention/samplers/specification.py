@@ -94,17 +94,12 @@ class RunOptions(TypedDict, total=False):
     progress: bool | None
 
 
-class SamplerOptions(TypedDict, total=False):
+class SamplerOptions(RunOptions, total=False):
     """The types of the keywords that all samplers share, for callers."""
 
     times: Sequence[float] | None
     save_every: int | None
     radius: float | None
-    device: str | torch.device
-    dtype: str | torch.dtype
-    chunk: int | None
-    memory: int | str | None
-    progress: bool | None
     keep: str
 
 
@@ -138,22 +133,14 @@ class Specification:
         Where the process starts: `v0`, or its correlations in a limit of normalised blocks.
     width
         Width n of the networks; None for the limit.
-    steps, dt
-        The grid of times: 0, dt, ..., steps * dt; it sets the relative depth.
-    saved
-        Indices of the grid points that are stored, increasing.
-    samples, seed
-        Number of independent samples, and the seed of their random numbers.
+    steps, dt, saved
+        The grid of times 0, dt, ..., steps * dt, and the indices of those that are stored.
     radius
         Paths stop where |V| (Frobenius norm) reaches it.
     place, precision
-        The names of device and dtype, from which torch makes `device` and `dtype`.
-    chunk, progress, keep
-        As in the samplers.
+        The names of device and dtype.
     memory, together
         Bytes that the working arrays of a sample may take, and those of samples that move together.
-    eager
-        Whether the descriptions of the blocks are run as they are (`shaped_attention.eager`).
     embedded
         The random initial states (count, groups, m, c) of some samples, as a function of the
         specification, the number of the first, and their count, if `start` is only their mean.
@@ -161,7 +148,7 @@ class Specification:
         How paths move: "direct" for steps from grid point to grid point, "torchsde" for the same by
         torchsde, or "clock".
     overrides
-        Tensors in place of parameters, by layer of the pattern and block (`overridden`), for torch.
+        Tensors in place of parameters, by layer of the pattern and block, for torch.
     weights
         Whether a step of the chain also gives the attention weights of the layer's first block.
     """

@@ -8,17 +8,14 @@ from tests.mutants.audit import AUDIT
 from tests.mutants.blocks import BLOCKS
 from tests.mutants.configurations import CONFIGURATIONS
 from tests.mutants.derived_limits import DERIVED_LIMITS
-from tests.mutants.emission import EMISSION
+from tests.mutants.engine import ENGINE
 from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
 from tests.mutants.lazy import LAZY
 from tests.mutants.mutant import Mutant
 from tests.mutants.normalised_limit import NORMALISED_LIMIT
-from tests.mutants.paths import PATHS
-from tests.mutants.programs import PROGRAMS
 from tests.mutants.reverse import REVERSE
 from tests.mutants.rows import ROWS
-from tests.mutants.samplers import SAMPLERS
 from tests.mutants.sphere import SPHERE
 from tests.mutants.stopping import STOPPING
 from tests.mutants.sweeps import SWEEPS
@@ -34,10 +31,7 @@ MUTANTS: list[Mutant] = [
     *CONFIGURATIONS,
     *ROWS,
     *REVERSE,
-    *PATHS,
-    *PROGRAMS,
-    *EMISSION,
-    *SAMPLERS,
+    *ENGINE,
     *ESTIMATES,
     *STOPPING,
     *EXPLOSION,

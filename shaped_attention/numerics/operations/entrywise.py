@@ -1,9 +1,9 @@
-"""Functions of single entries, of parameters and of numbers."""
+"""Sums, products and functions of single entries, of parameters and of numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,11 +80,6 @@ def sign(x: M) -> M:
     return tensor(torch.sign(tensor(x)))
 
 
-def _sign(e: Emitter, scalars: Any, x: Real) -> Real:
-    negative = e.select(e.compare("olt", x, 0.0), -1.0, x)
-    return e.select(e.compare("ogt", x, 0.0), 1.0, negative)
-
-
 def _leaky(e: Emitter, scalars: Any, x: Real) -> Real:
     return e.fmul(e.select(e.compare("ogt", x, 0.0), *scalars), x)
 
@@ -96,7 +91,7 @@ def _of(function: Callable[[Emitter, Real], Real]) -> Callable[..., Real]:
 
 for _kind, _entry, _growth in (
     ("reciprocal", _of(lambda e, x: e.fdiv(1.0, x)), -1.0),
-    ("sign", _sign, 0.0),
+    ("sign", _of(lambda e, x: e.sign(x)), 0.0),
     ("sqrt", _of(lambda e, x: e.sqrt(x)), 0.5),
     ("exp", _of(functions.whole_exp), lambda orders: math.inf if orders[0] > 0.0 else 0.0),
     ("tanh", _of(functions.tanh), bounded),
@@ -106,3 +101,24 @@ for _kind, _entry, _growth in (
     ("leaky", _leaky, 1.0),
 ):
     operation(_kind, entry=_entry, growth=_growth)
+
+
+def _combine(e: Emitter, scalars: Sequence[Real], x: Real, y: Real) -> Real:
+    s, t = scalars
+    return e.fma(t, y, e.fmul(s, x))
+
+
+operation("combine", entry=_combine, growth=max, in_place=True)
+operation("times", entry=lambda e, _, x, y: e.fmul(x, y), growth=sum)
+operation(
+    "over", entry=lambda e, _, x, y: e.fdiv(x, y),
+    growth=lambda orders: orders[0] - orders[1],
+)  # fmt: skip
+operation(
+    "scale", entry=lambda e, scalars, x: e.fmul(scalars[0], x), growth=1.0,
+    in_place=True,
+)  # fmt: skip
+operation(
+    "shift", entry=lambda e, scalars, x: e.fma(scalars[0], x, scalars[1]),
+    growth=lambda orders: max(orders[0], 0.0),
+)  # fmt: skip

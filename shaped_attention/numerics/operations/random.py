@@ -20,13 +20,13 @@ def emit_normals(
     e: Emitter, here: Here, out: View, count: int, slot: Int, scale: Real = 1.0, first: Int = 0
 ) -> None:
     """Emit normals in consecutive rows, whole blocks of them, from the normal `first` on."""
-    each = per_block(e, here.rounded)
+    each = per_block(e)
     blocks = -(-count // each)
     row = e.at(out.base, out.offset)
     counter = e.add(_counter(e, slot), e.new(f"udiv i64 {first}, {each}") if first else 0)
     number = scale if isinstance(scale, str) else hexadecimal(scale)
     e.call(
-        normals_function(e, here.rounded), ("ptr", row), ("i64", blocks), ("double", number),
+        normals_function(e), ("ptr", row), ("i64", blocks), ("double", number),
         ("i64", here.key[0]), ("i64", here.key[1]), ("ptr", "%paths"), ("i64", counter),
     )  # fmt: skip
     if isinstance(out.offset, int):

@@ -51,7 +51,6 @@ class Here:
     """Where a node is emitted: where its value, `out`, and its inputs are.
 
     Its scalars are numbers or registers, and `key` the registers of the key of its random numbers.
-    With `rounded` single precision has the normals of double precision, rounded.
     """
 
     node: Node
@@ -59,7 +58,6 @@ class Here:
     inputs: Sequence[View]
     scalars: Sequence[Real]
     key: tuple[str, str] = ("%k0", "%k1")
-    rounded: bool = False
 
     def sizes(self, k: int) -> Shape:
         """Return rows and columns of an input."""

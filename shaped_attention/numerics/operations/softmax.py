@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,75 +61,53 @@ def _emit(e: Emitter, here: Here) -> None:
     (a, _), out, (s,) = here.inputs, here.out, here.scalars
     allowed = here.node.inputs[1].data
     assert allowed is not None
-    seen = allowed > 0.0
-    columns, bounds = seen.shape[1], _bounds(seen)
-    mask = None if bounds is not None else View.of(allowed)
-    together = 4 if seen.all() and columns % 4 == 0 else 1
+    rows, columns = allowed.shape
+    mask, together = View.of(allowed), 4 if columns % 4 == 0 else 1
+
+    def of_allowed(i: Int, j: Int, x: Callable[[], Real], otherwise: float) -> Real:
+        seen = mask.load(e, i, j)
+        if isinstance(seen, float):
+            return x() if seen > 0.0 else otherwise
+        return e.select(e.compare("ogt", seen, 0.0), x(), otherwise)
 
     def row(i: Int, _: object) -> None:
-        first, end = (0, columns) if bounds is None else bounds(e, i)
-
         def logit(j: Int) -> Real:
-            x = e.fmul(s, a.load(e, i, j))
-            here = 1.0 if mask is None else mask.load(e, i, j)
-            if isinstance(here, float):
-                return x if here > 0.0 else -math.inf
-            return e.select(e.compare("ogt", here, 0.0), x, -math.inf)
+            return e.fmul(s, a.load(e, i, j))
 
         def top_of(j: Int, tops: Sequence[Real]) -> list[Real]:
-            return [e.larger(logit(e.add(j, k)), top) for k, top in enumerate(tops)]
+            places = [e.add(j, k) for k in range(together)]
+            return [
+                e.larger(of_allowed(i, at, partial(logit, at), -math.inf), top)
+                for at, top in zip(places, tops, strict=True)
+            ]
 
         def weigh(j: Int, totals: Sequence[Real]) -> list[Real]:
             new = []
             for k, total in enumerate(totals):
-                x = logit(e.add(j, k))
-                weight = functions.exp(e, e.fsub(x, top)) if x != -math.inf else 0.0
-                if mask is not None and isinstance(x, str):
-                    weight = e.select(e.compare("ogt", x, -math.inf), weight, 0.0)
-                out.store(e, weight, i, e.add(j, k))
+                at = e.add(j, k)
+                weight = of_allowed(i, at, partial(weight_of, at), 0.0)
+                out.store(e, weight, i, at)
                 new.append(e.fadd(weight, total))
             return new
 
-        tops = e.loop(first, end, together, top_of, [-math.inf] * together)
-        top = tops[0]
-        for other in tops[1:]:
+        def weight_of(j: Int) -> Real:
+            return functions.exp(e, e.fsub(logit(j), top))
+
+        top, *others = e.loop(0, columns, together, top_of, [-math.inf] * together)
+        for other in others:
             top = e.larger(other, top)
         total: Real = 0.0
-        for part in e.loop(first, end, together, weigh, [0.0] * together):
+        for part in e.loop(0, columns, together, weigh, [0.0] * together):
             total = e.fadd(part, total)
         inverse = e.fdiv(1.0, total)
 
         def divide(j: Int, _: object) -> None:
-            for k in range(together):
-                there = e.add(j, k)
-                out.store(e, e.fmul(out.load(e, i, there), inverse), i, there)
+            for at in (e.add(j, k) for k in range(together)):
+                out.store(e, e.fmul(out.load(e, i, at), inverse), i, at)
 
-        e.loop(first, end, together, divide)
-        for begin, stop in ((0, first), (end, columns)):
-            e.loop(begin, stop, 1, lambda j, _: out.store(e, 0.0, i, j), may_be_empty=True)
+        e.loop(0, columns, together, divide)
 
-    e.loop(0, seen.shape[0], 1, row)
-
-
-def _bounds(seen: NDArray[np.bool_]) -> Callable[[Emitter, Int], tuple[Int, Int]] | None:
-    """Return the emission of the first and last entry that a row sees; None if there are gaps."""
-    rows, columns = seen.shape
-    first, end = seen.argmax(axis=1), columns - seen[:, ::-1].argmax(axis=1)
-    if not np.array_equal(seen.sum(axis=1), end - first):
-        return None
-    if (first == 0).all() and (end == columns).all():
-        return lambda e, i: (0, columns)
-    if (first == 0).all() and np.array_equal(end, np.arange(1, rows + 1)):
-        return lambda e, i: (0, e.add(i, 1))
-
-    def look_up(e: Emitter, i: Int) -> tuple[Int, Int]:
-        if isinstance(i, int):
-            return int(first[i]), int(end[i])
-        tables = (e.constant("i64", [str(x) for x in table.tolist()]) for table in (first, end))
-        begin, stop = (e.new(f"load i64, ptr {e.at(table, i, 'i64')}, align 8") for table in tables)
-        return begin, stop
-
-    return look_up
+    e.loop(0, rows, 1, row)
 
 
 _FEWEST_COLUMNS = 32

@@ -1,9 +1,8 @@
 """Steppers: a specification made concrete, with the code of a step, its memory, and its chunks.
 
-A stepper moves paths and keeps nothing of them. It is one file, with a class derived from
-`Stepper`. `Paths` of `shaped_attention.samplers.paths` decides when a path steps, by how much, and
-where it stops, if the stepper takes single steps; code that takes many in one call decides this
-itself.
+A stepper moves paths and keeps nothing of them. If it takes single steps, `Paths` of
+`shaped_attention.samplers.paths` decides when a path steps, by how much, and where it stops; code
+that takes many in one call decides this itself.
 
 The random numbers of a sample depend on its number only, so neither chunks of samples that move
 together nor threads change a result.
@@ -11,10 +10,8 @@ together nor threads change a result.
 
 from __future__ import annotations
 
-import pkgutil
 from abc import ABC, abstractmethod
-from functools import cache, cached_property
-from importlib import import_module
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -71,11 +68,11 @@ class Stepper(ABC, Generic[X]):
     host_waits: bool = True
     """Whether it is known without waiting for a device which paths move."""
 
+    stops_paths = False
+    """Whether `drift_and_noise` stops paths that are outside, or would overflow."""
+
     largest_factor = LARGEST_FACTOR
     """Sum of absolute entries of a state at which a path of the limit stops."""
-
-    bytes_of_all = 0.0
-    """Bytes that a run takes besides those of its paths."""
 
     preferred_chunk = 1024
     """Number of paths whose factors fit into the second-level cache for the usual m."""
@@ -121,7 +118,7 @@ class Stepper(ABC, Generic[X]):
         return count
 
     def workspace(self) -> Any:
-        """Return memory for the steps of paths."""
+        """Return what the steps of paths reuse."""
         return None
 
     @abstractmethod
@@ -150,9 +147,21 @@ class Stepper(ABC, Generic[X]):
         """Return the states (count, groups, m, c) in which paths with given factors start."""
         return states
 
-    @abstractmethod
     def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
-        """Move paths towards a grid point; return whether the whole budget was used."""
+        """Move paths towards a grid point; return whether the whole budget was used.
+
+        By default it is one step, to the states that `moved` returns.
+        """
+        paths.step(moves)
+        return False
+
+    def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:
+        """Return the states after a step from a grid point; rows that do not move are arbitrary."""
+        raise NotImplementedError
+
+    def drift_and_noise(self, paths: Paths, moving: X, point: int) -> tuple[X, X]:
+        """Return drift times step, and noise, apart, for integrators of the limit."""
+        raise NotImplementedError
 
     def norms(self, paths: Paths, moving: X, least: float) -> X:
         """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
@@ -173,27 +182,6 @@ class Stepper(ABC, Generic[X]):
 
 AnyStepper: TypeAlias = Stepper[Any]
 """A stepper on arrays of either library, whose arrays have no type in common."""
-
-
-class SingleStepper(Stepper[X]):
-    """A stepper that takes one step in a call; `Paths` does the bookkeeping."""
-
-    @abstractmethod
-    def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:
-        """Return the states after a step from a grid point; rows that do not move are arbitrary."""
-
-    def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
-        """Take one step."""
-        paths.step(self.moved, moves)
-        return False
-
-
-class SplitStepper(Stepper[X]):
-    """A stepper of the limit that gives drift and noise of a step apart, for integrators."""
-
-    @abstractmethod
-    def drift_and_noise(self, paths: Paths, moving: X, point: int) -> tuple[X, X]:
-        """Return drift times step, and noise."""
 
 
 class HostStepper(Stepper[Numpy]):
@@ -222,21 +210,15 @@ def completed(rows: Array, size: int) -> Array:
 
 
 def stepper_of(spec: Specification) -> AnyStepper:
-    """Return what moves the paths of the chain or of the limit.
+    """Return what moves the paths of the chain or of the limit; others are not loaded."""
+    if spec.compiled_device:
+        from shaped_attention.samplers.steppers.blas import BlasStepper, is_large
+        from shaped_attention.samplers.steppers.compiled import BlockStepper, ClockStepper
 
-    The other files of this folder are asked in the order of their names: the function `stepper_of`
-    of each returns its stepper, or None if it leaves them to those after it, which are not
-    loaded.
-    """
-    for name in _modules():
-        of_module = getattr(import_module(name), "stepper_of", None)
-        stepper: AnyStepper | None = of_module(spec) if of_module else None
-        if stepper is not None:
-            return stepper
-    raise LookupError(f"no stepper can run {spec}")
+        if is_large(spec):
+            return BlasStepper(spec)
+        return ClockStepper(spec) if spec.method == "clock" else BlockStepper(spec)
+    from shaped_attention.samplers.steppers.device import DeviceStepper, runs_on_device
+    from shaped_attention.samplers.steppers.torch_descriptions import DescriptionStepper
 
-
-@cache
-def _modules() -> list[str]:
-    """Return the names of the other files of this folder, in order; listing them reads the disk."""
-    return [module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")]
+    return DeviceStepper(spec) if runs_on_device(spec) else DescriptionStepper(spec)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from shaped_attention.compiler.emitter import Emitter
-from shaped_attention.compiler.functions import log
-from shaped_attention.compiler.text import Real
-from shaped_attention.numerics.array_code import Run, on_entries
 from shaped_attention.numerics.operations.hidden import FEWEST_LARGE_TOKENS
 from shaped_attention.numerics.program import Program
 from shaped_attention.numerics.threads import Team, one_thread
@@ -21,8 +16,6 @@ from shaped_attention.samplers.steppers import (
     HostStepper,
     Numpy,
     Rate,
-    SingleStepper,
-    SplitStepper,
 )
 
 if TYPE_CHECKING:
@@ -40,25 +33,22 @@ longer for each of many samples, and far less for a few.
 _PREFERRED_ENTRIES = 2**17
 """Entries of V in a chunk of large matrices: samples share its start and calls (measured)."""
 
-_ENTRIES_FOR_THREADS = 2**18
-"""Entries of attention weights whose entropies take longer than to start a thread."""
+_TINY = 1e-300
+"""A weight whose part of an entropy is at rounding level."""
 
 
-def stepper_of(spec: Specification) -> BlasStepper | None:
-    """Return library routines if they move the paths of a specification.
+def is_large(spec: Specification) -> bool:
+    """Return whether library routines move the paths.
 
     Only the number of tokens decides and, in models, that of random numbers in a layer.
     """
-    if not spec.compiled_device:
-        return None
-    large = spec.tokens >= FEWEST_LARGE_TOKENS or (
+    return spec.tokens >= FEWEST_LARGE_TOKENS or (
         spec.sampler == "model"
         and max(program.numbers for program in spec.programs) >= FEWEST_LARGE_NUMBERS
     )
-    return BlasStepper(spec) if large else None
 
 
-class BlasStepper(HostStepper, SingleStepper[Numpy], SplitStepper[Numpy]):
+class BlasStepper(HostStepper):
     """Paths of large matrices or large layers.
 
     If `weights` are asked for, a step of the chain also writes the entropies (rows, heads, m) of
@@ -147,7 +137,7 @@ class BlasStepper(HostStepper, SingleStepper[Numpy], SplitStepper[Numpy]):
 
 
 class Workspace:
-    """Threads of a paths, and the entropies of the attention of the last layer (rows, heads, m)."""
+    """Threads that share a step, and the entropies of its attention (rows, heads, m)."""
 
     def __init__(self, threads: int) -> None:
         self.team, self.entropies = Team(threads), np.zeros((0, 0, 0))
@@ -156,25 +146,5 @@ class Workspace:
         """Keep the entropies of the rows of the attention weights of each head (m, m)."""
         if len(self.entropies) != count:
             self.entropies = np.zeros((count, len(weights), len(weights[0])))
-        left = iter(enumerate(weights))
-
-        def work() -> None:
-            for head, matrix in left:
-                terms = np.empty_like(matrix)
-                _terms()(terms, np.zeros(0), matrix)
-                self.entropies[k, head] = -terms.sum(axis=1)
-
-        many = len(weights) * weights[0].size >= _ENTRIES_FOR_THREADS
-        self.team.together([work] * (self.team.threads if many else 1))
-
-
-@cache
-def _terms() -> Run:
-    """Return code for p log p."""
-
-    def entry(e: Emitter, _: Sequence[Real], values: Sequence[Real]) -> Real:
-        (p,) = values
-        # The logarithm of a smaller double is not defined, and p log p is at rounding level.
-        return e.fmul(p, log(e, e.select(e.compare("ogt", p, 1e-300), p, 1.0)))
-
-    return on_entries(entry, 1, 0)
+        for head, p in enumerate(weights):
+            self.entropies[k, head] = -np.einsum("ij,ij->i", p, np.log(np.maximum(p, _TINY)))

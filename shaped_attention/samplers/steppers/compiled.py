@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from shaped_attention.numerics.mover import Mover
-from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import (
     NEAR,
     SHIFT,
@@ -16,7 +15,6 @@ from shaped_attention.samplers.steppers import (
     HostStepper,
     Mask,
     Numpy,
-    SplitStepper,
 )
 
 if TYPE_CHECKING:
@@ -26,17 +24,11 @@ _BURST = 16
 """Steps by the clock after which the paths that still move are gathered again."""
 
 
-def stepper_of(spec: Specification) -> HostStepper | None:
-    """Return compiled code on the CPU, unless torch was requested."""
-    if not spec.compiled_device:
-        return None
-    return ClockStepper(spec) if spec.method == "clock" else BlockStepper(spec)
-
-
-class BlockStepper(HostStepper, SplitStepper[Numpy]):
+class BlockStepper(HostStepper):
     """The chain, and the limit with a fixed step; a state is (blocks, entries of a path, lanes)."""
 
     name: ClassVar[str] = "compiled code"
+    stops_paths = True
 
     @cached_property
     def _code(self) -> Mover:

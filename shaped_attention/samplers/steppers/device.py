@@ -19,12 +19,10 @@ MOST_TOKENS = 8
 """Most tokens whose step fits into the registers and the stack of a thread."""
 
 
-def stepper_of(spec: Specification) -> DeviceStepper | None:
-    """Return compiled code on a CUDA device for few tokens and steps of equal length."""
+def runs_on_device(spec: Specification) -> bool:
+    """Return whether compiled code runs on the device: for few tokens and equal steps."""
     fits = spec.tokens <= MOST_TOKENS and spec.method == "direct" and not spec.overrides
-    if spec.eager or not fits or spec.device.type != "cuda" or not available():
-        return None
-    return DeviceStepper(spec)
+    return fits and not spec.eager and spec.device.type == "cuda" and available()
 
 
 class DeviceStepper(Stepper[Tensor]):

@@ -23,8 +23,7 @@ from shaped_attention.samplers.steppers import (
     Array,
     Numpy,
     Rate,
-    SingleStepper,
-    SplitStepper,
+    Stepper,
 )
 from shaped_attention.samplers.steps import Parts, chain_step, limit_step
 
@@ -35,16 +34,11 @@ if TYPE_CHECKING:
     from shaped_attention.samplers.paths import Paths
 
 
-def stepper_of(spec: Specification) -> DescriptionStepper:
-    """Return torch, which moves the paths of any specification."""
-    return DescriptionStepper(spec)
-
-
 _TOGETHER = 64
 """Rows of a batch on the CPU."""
 
 
-class TorchStepper(SingleStepper[Tensor]):
+class TorchStepper(Stepper[Tensor]):
     """A stepper on tensors of torch, whose states are factors (rows, groups, m, c).
 
     On the CPU a batch has a fixed number of rows, `size`: the order in which torch adds numbers can
@@ -106,7 +100,7 @@ class TorchStepper(SingleStepper[Tensor]):
         return torch.arange(paths.first, paths.first + len(paths.grid), device=self.device)
 
 
-class DescriptionStepper(TorchStepper, SplitStepper[Tensor]):
+class DescriptionStepper(TorchStepper):
     """The chain and the limit, by the descriptions of their blocks."""
 
     def bytes_of_one(self) -> float:
