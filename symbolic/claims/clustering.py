@@ -34,12 +34,12 @@ from symbolic.claims.particles import (
     BETA,
     COSINE,
     COUNT,
+    PROJECTED_SQUARE,
     XX,
     XY,
     YY,
     gram_symbols,
     projected,
-    projected_square,
     rate_of_the_cosine,
     velocity_by_weights,
 )
@@ -365,7 +365,7 @@ def rate_of_the_energy(sign: int) -> tuple[Expr, Expr]:
     P dF/dx_i = beta e^(-beta) P y_i with y_i = sum_j exp(beta <x_i, x_j>) x_j, and the velocity is
     a positive multiple of V P y_i, V = sign Id.
     """
-    return sign * (YY - XY**2), projected_square().subs(XX, 1)
+    return sign * (YY - XY**2), PROJECTED_SQUARE.subs(XX, 1)
 
 
 def repulsive_energy() -> Finding:

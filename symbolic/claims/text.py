@@ -12,7 +12,7 @@ WIDTH = 96
 
 
 def as_text(entry: Entry) -> str:
-    """Return a paragraph: verdict and key, statement, corrected statement, witness."""
+    """Return a paragraph: verdict and key, statement, correction, reason, witness."""
     claim, finding = entry.claim, entry.finding
     head = f"{finding.verdict.value.upper()}  {claim.key}"
     if claim.passages:
@@ -24,6 +24,8 @@ def as_text(entry: Entry) -> str:
         lines.append(_paragraph("printed", claim.formula))
     if claim.corrected:
         lines.append(_paragraph("instead", claim.corrected))
+    if claim.why:
+        lines.append(_paragraph("why", claim.why))
     label = "reason" if finding.verdict is Verdict.NOT_JUDGED else "witness"
     lines.append(_paragraph(label, finding.witness))
     if claim.method and not entry.changed:
