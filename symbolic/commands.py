@@ -247,8 +247,8 @@ def _layer(block: str, options: dict[str, Any]) -> list[Block]:
     plain = {"mask": "full", "heads": 1, "temperature_power": "1/2"}
     if block == "mlp" and any(value != plain.get(name, False) for name, value in options.items()):
         raise ValueError("the options of attention have no effect with --block mlp")
-    attention, mlp = _attention(options), ShapedMLP()
-    return {"attention": [attention], "mlp": [mlp], "transformer": [attention, mlp]}[block]
+    blocks: list[Block] = [_attention(options), ShapedMLP()]
+    return {"attention": blocks[:1], "mlp": blocks[1:], "transformer": blocks}[block]
 
 
 def _attention(options: dict[str, Any]) -> ShapedAttention:
