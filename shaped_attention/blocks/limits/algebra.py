@@ -16,7 +16,6 @@ from shaped_attention.blocks.limits.numbers import (
     identity_of,
     is_zero,
     number_at,
-    ratio_of,
     test_value,
     times,
 )
@@ -29,12 +28,9 @@ class Algebra(KnownMatrices):
 
     def run(
         self, name: Hashable, args: tuple[Any, ...], shadow: Callable[..., Array],
-        function: Callable[..., Any], *, turned: bool = False,
+        function: Callable[..., Any],
     ) -> Matrix:  # fmt: skip
-        """Return the result of an operation on matrices and numbers.
-
-        With `turned` it may be the transpose of what is known.
-        """
+        """Return the result of an operation on matrices and numbers."""
         key = key_of(name, args)
         if key not in self.results:
             tests = (x.shadow if isinstance(x, Small) else test_value(x) for x in args)
@@ -47,13 +43,8 @@ class Algebra(KnownMatrices):
                     *(x.at(point) if isinstance(x, Small) else number_at(x, point) for x in args)
                 )
 
-            value = np.asarray(shadow(*tests))
-            other: Matrix = None
-            if turned and not fixed and self.alike(value) is None:
-                other = self.alike(value.T.copy())
-            new, first = self.transposed(other), self.count
-            if new is None:
-                new = self.known(value, None if fixed else make)
+            first = self.count
+            new = self.known(np.asarray(shadow(*tests)), None if fixed else make)
             if new is not None and not fixed and new.number == first:
                 new.origin = name, args
             self.results[key] = new, args  # the arguments stay alive: keys have their ids
@@ -63,13 +54,11 @@ class Algebra(KnownMatrices):
         """Return a function of the entries, also of arrays, which `name` tells from others."""
         return self.run(name, (x,), function, function)
 
-    # Linear combinations are kept as such: numbers leave every product, equal terms are added, and
-    # terms with a common factor share one product.
+    # Linear combinations are kept as such: numbers leave every product, and equal terms are added.
 
     def combined(self, terms: dict[Small, Coefficient]) -> Matrix:
         """Return a linear combination of matrices that are none."""
-        terms = self._with_one_constant({x: c for x, c in terms.items() if not is_zero(c)})
-        terms = self._folded(terms)
+        terms = {x: c for x, c in terms.items() if not is_zero(c)}
         if not terms:
             return None
         if len(terms) == 1:
@@ -87,48 +76,6 @@ class Algebra(KnownMatrices):
             found.terms = terms
         self.results[key] = found, tuple(terms)
         return found
-
-    def _with_one_constant(self, terms: dict[Small, Coefficient]) -> dict[Small, Coefficient]:
-        """Add constants whose coefficients have a known ratio."""
-        kept: dict[Small, Coefficient] = {}
-        for x, c in terms.items():
-            whole: Matrix = x
-            for y, d in list(kept.items()) if x.constant else ():
-                ratio = ratio_of(c, d)
-                if y.constant and ratio is not None:
-                    whole, c = self.constant(y.shadow + ratio * x.shadow), kept.pop(y)
-                    break
-            if whole is not None:
-                kept[whole] = c
-        return kept
-
-    def _folded(self, terms: dict[Small, Coefficient]) -> dict[Small, Coefficient]:
-        """Add what is multiplied by a common factor before the product."""
-        for name, operation in (("matmul", self.product), ("times", self.times)):
-            for side in (1, 0):
-                groups: dict[Small, list[Small]] = {}
-                for x in terms:
-                    pair = x.factors(name)
-                    for factor in {pair[side]} if pair else ():
-                        groups.setdefault(factor, []).append(x)
-                for factor, alike in groups.items():
-                    if len(alike) < 2:
-                        continue
-                    rest = {x: c for x, c in terms.items() if x not in alike}
-                    others: dict[Small, Coefficient] = {}
-                    for x in alike:
-                        other = x.factors(name)[1 - side]  # type: ignore[index]
-                        for base, c in other.combination.items():
-                            others[base] = added(others.get(base, 0.0), times(c, terms[x]))
-                    inner = self.combined(others)
-                    if name == "matmul" and inner is not None and inner.terms and inner.is_outer:
-                        continue  # each product with an outer one is smaller
-                    new = operation(factor, inner) if side == 0 else operation(inner, factor)
-                    for base, c in () if new is None else new.combination.items():
-                        rest[base] = added(rest.get(base, 0.0), c)
-                    if len(rest) < len(terms):
-                        return self._folded({x: c for x, c in rest.items() if not is_zero(c)})
-        return terms
 
     def scaled(self, number: Coefficient, a: Matrix) -> Matrix:
         """Return a multiple."""
@@ -207,25 +154,14 @@ class Algebra(KnownMatrices):
             return a
         if (1, 1) in (a.shape, b.shape):
             return self.times(a, b)
-        if a.multiple is not None or (a.terms and a.is_outer and not b.constant):
-            return self._over(a, lambda x: self.product(x, b))
-        if b.multiple is not None or (b.terms and b.is_outer and not a.constant):
-            return self._over(b, lambda x: self.product(a, x))
+        if a.multiple is not None:
+            return self.scaled(a.multiple[0], self.product(a.multiple[1], b))
+        if b.multiple is not None:
+            return self.scaled(b.multiple[0], self.product(a, b.multiple[1]))
         if a.outer:
             return self.product(a.outer[0], self.product(a.outer[1], b))
         if b.outer:
             return self.product(self.product(a, b.outer[0]), b.outer[1])
-        if a.shape[1] == 1 and (pair := a.factors("times")):
-            for number, column in (pair, pair[::-1]):
-                if number.shape == (1, 1):
-                    return self.product(column, self.times(number, b))
-        return self._matmul(a, b)
-
-    def _over(self, a: Small, function: Callable[[Small], Matrix]) -> Matrix:
-        """Return the sum of a linear function of the terms of a combination."""
-        return self.total(*(self.scaled(c, function(x)) for x, c in a.combination.items()))
-
-    def _matmul(self, a: Small, b: Small) -> Matrix:
         if b.is_uniform and b.shape[1] == 1:
             sums = self.run(
                 "row_sums", (a,), lambda y: y.sum(1, keepdims=True), primitives.row_sums
@@ -236,14 +172,7 @@ class Algebra(KnownMatrices):
                 "column_sums", (b,), lambda y: y.sum(0, keepdims=True), primitives.column_sums
             )
             return self.scaled(a.entry, sums)
-        if a.is_uniform and a.shape[1] > 1:
-            column = self.ones(a.shape[0], 1)
-            return self.scaled(a.entry, self.product(column, self.column_sums(b)))
-        if b.is_uniform and b.shape[0] > 1:
-            row = self.ones(1, b.shape[1])
-            return self.scaled(b.entry, self.product(self.row_sums(a), row))
-        wide = a.shape[1] > 1
-        return self.run("matmul", (a, b), np.matmul, lambda x, y: x @ y, turned=wide)
+        return self.run("matmul", (a, b), np.matmul, lambda x, y: x @ y)
 
     def times(self, a: Matrix, b: Matrix) -> Matrix:
         """Return a product entry by entry; rows and columns are repeated."""
@@ -260,20 +189,10 @@ class Algebra(KnownMatrices):
                 return self.scaled(u.entry, self._spread(v, rows, columns))
             if u.shape == (rows, 1) and v.shape == (1, columns) and rows > 1 < columns:
                 return self.product(u, v)
-            if u.outer and v.outer and u.shape == v.shape:
-                pairs = zip(u.outer, v.outer, strict=True)
-                return self.product(*(self.times(x, y) for x, y in pairs))
             if u.outer and v.shape == (rows, 1):
                 return self.product(self.times(u.outer[0], v), u.outer[1])
             if u.outer and v.shape == (1, columns):
                 return self.product(u.outer[0], self.times(u.outer[1], v))
-            if u.shape == (1, 1) and v.outer:
-                return self.product(v.outer[0], self.times(u, v.outer[1]))
-            pair = v.factors("times")
-            if pair and pair[0].is_uniform and u.shape == (rows, columns):
-                return self.scaled(pair[0].entry, self.times(u, pair[1]))
-            if pair and pair[0].constant and u.constant:
-                return self.times(self.times(u, pair[0]), pair[1])
         if b.constant or (not a.constant and a.number > b.number):
             a, b = b, a
         return self.run("times", (a, b), np.multiply, lambda x, y: x * y)
@@ -299,14 +218,9 @@ class Algebra(KnownMatrices):
 
 
 def _sum(terms: dict[Small, Coefficient], point: Point) -> Any:
-    """Return a linear combination at a point; equal rows or columns are added without copies."""
-    total, whole = None, not all(x.outer for x in terms)
-    for x, c in sorted(terms.items(), key=lambda pair: pair[0].outer is not None):
-        number, part = number_at(c, point), None
-        for one, other in (x.outer, x.outer[::-1]) if whole and x.outer else ():
-            if one.is_uniform and part is None:
-                number, part = number * one.entry, other.at(point)
-        part = x.at(point) if part is None else part
-        part = part if isinstance(number, float | int) and number == 1.0 else number * part
-        total = part if total is None else total + part
-    return total
+    """Return a linear combination at a point."""
+    parts = []
+    for x, c in terms.items():
+        number, part = number_at(c, point), x.at(point)
+        parts.append(part if isinstance(number, float | int) and number == 1.0 else number * part)
+    return sum(parts[1:], parts[0])

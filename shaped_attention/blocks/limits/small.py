@@ -80,11 +80,6 @@ class Small:
         return pair if pair and pair[0].shape[1] == 1 and min(self.shape) > 1 else None
 
     @property
-    def is_outer(self) -> bool:
-        """Whether it is a sum of products of columns and rows."""
-        return all(x.outer for x in self.combination)
-
-    @property
     def is_identity(self) -> bool:
         """Whether it is a constant identity matrix."""
         rows, columns = self.shape
