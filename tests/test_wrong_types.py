@@ -29,7 +29,6 @@ calls = {
     "gamma=[0.1, 0.5]": lambda: sa.ShapedMLP([0.1, 0.5]),
     "tau0=the function <lambda>": lambda: sa.ShapedAttention(0.5, tau0=lambda s: 1.0),
     "knots must be pairs (relative depth, value) of numbers, such as": lambda: sa.Schedule(abs),
-    "Schedule takes only the knots, pairs": lambda: sa.Schedule([0.0, 1.0], [0.1, 0.5]),
     "gamma=True": lambda: sa.ShapedMLP(True),
     "heads=1.5": lambda: sa.ShapedAttention(0.5, heads=1.5),
     "identity=1": lambda: sa.ShapedAttention(0.5, identity=1),

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.blocks.limits.known_matrices import KnownMatrices, key_of
 from shaped_attention.blocks.limits.numbers import (
     Coefficient,
     Known,
@@ -19,21 +18,21 @@ from shaped_attention.blocks.limits.numbers import (
     test_value,
     times,
 )
-from shaped_attention.blocks.limits.small import Array, Matrix, Small
+from shaped_attention.blocks.limits.small import KnownMatrices, Matrix, Small, key_of
+from shaped_attention.libraries import torch
 from shaped_attention.numerics import primitives
 
 
 class Algebra(KnownMatrices):
     """Operations on small matrices."""
 
-    def run(
-        self, name: Hashable, args: tuple[Any, ...], shadow: Callable[..., Array],
-        function: Callable[..., Any],
-    ) -> Matrix:  # fmt: skip
-        """Return the result of an operation on matrices and numbers."""
+    def run(self, name: Hashable, args: tuple[Any, ...], function: Callable[..., Any]) -> Matrix:
+        """Return the result of an operation in primitives on matrices and numbers."""
         key = key_of(name, args)
         if key not in self.results:
-            tests = (x.shadow if isinstance(x, Small) else test_value(x) for x in args)
+            tests = (
+                torch.from_numpy(x.shadow) if isinstance(x, Small) else test_value(x) for x in args
+            )
             fixed = all(
                 x.constant if isinstance(x, Small) else not isinstance(x, Known) for x in args
             )
@@ -44,15 +43,11 @@ class Algebra(KnownMatrices):
                 )
 
             first = self.count
-            new = self.known(np.asarray(shadow(*tests)), None if fixed else make)
+            new = self.known(function(*tests).numpy(), None if fixed else make)
             if new is not None and not fixed and new.number == first:
                 new.origin = name, args
             self.results[key] = new, args  # the arguments stay alive: keys have their ids
         return self.results[key][0]
-
-    def entrywise(self, function: Callable[..., Any], x: Small, name: Hashable) -> Matrix:
-        """Return a function of the entries, also of arrays, which `name` tells from others."""
-        return self.run(name, (x,), function, function)
 
     # Linear combinations are kept as such: numbers leave every product, and equal terms are added.
 
@@ -120,7 +115,7 @@ class Algebra(KnownMatrices):
                 return x.origin[1][0]
             if pair := x.factors("times"):
                 return self.times(*map(self.transposed, pair))
-            return self.run("mT", (x,), lambda y: y.T.copy(), lambda y: y.mT)
+            return self.run("mT", (x,), lambda y: y.mT)
 
         return self._linear(a, one)
 
@@ -138,9 +133,7 @@ class Algebra(KnownMatrices):
         def one(x: Small) -> Matrix:
             if pair := x.factors("matmul"):
                 return self.row_sums(self.times(pair[0], self.transposed(pair[1])))
-            return self.run(
-                "diagonal", (x,), lambda y: np.diag(y)[:, None].copy(), primitives.diagonal
-            )
+            return self.run("diagonal", (x,), primitives.diagonal)
 
         return self._linear(a, one)
 
@@ -148,6 +141,8 @@ class Algebra(KnownMatrices):
         """Return a matrix product."""
         if a is None or b is None:
             return None
+        if a.shape[1] != b.shape[0]:  # as of a block for another number of tokens
+            raise ValueError(f"matrices {a.shape} and {b.shape} have no product")
         if a.is_identity:
             return b
         if b.is_identity:
@@ -158,21 +153,20 @@ class Algebra(KnownMatrices):
             return self.scaled(a.multiple[0], self.product(a.multiple[1], b))
         if b.multiple is not None:
             return self.scaled(b.multiple[0], self.product(a, b.multiple[1]))
+        if a.terms and a.shape[1] == 1:
+            return self.total(*(self.scaled(c, self.product(x, b)) for x, c in a.terms.items()))
         if a.outer:
             return self.product(a.outer[0], self.product(a.outer[1], b))
         if b.outer:
             return self.product(self.product(a, b.outer[0]), b.outer[1])
         if b.is_uniform and b.shape[1] == 1:
-            sums = self.run(
-                "row_sums", (a,), lambda y: y.sum(1, keepdims=True), primitives.row_sums
-            )
-            return self.scaled(b.entry, sums)
+            return self.scaled(b.entry, self.run("row_sums", (a,), primitives.row_sums))
         if a.is_uniform and a.shape[0] == 1:
-            sums = self.run(
-                "column_sums", (b,), lambda y: y.sum(0, keepdims=True), primitives.column_sums
-            )
-            return self.scaled(a.entry, sums)
-        return self.run("matmul", (a, b), np.matmul, lambda x, y: x @ y)
+            return self.scaled(a.entry, self.run("column_sums", (b,), primitives.column_sums))
+        if a.is_uniform and a.shape[1] > 1:
+            column = self.ones(a.shape[0], 1)
+            return self.scaled(a.entry, self.product(column, self.column_sums(b)))
+        return self.run("matmul", (a, b), lambda x, y: x @ y)
 
     def times(self, a: Matrix, b: Matrix) -> Matrix:
         """Return a product entry by entry; rows and columns are repeated."""
@@ -182,20 +176,28 @@ class Algebra(KnownMatrices):
             if u.multiple is not None:
                 return self.scaled(u.multiple[0], self.times(u.multiple[1], v))
         if a.constant and b.constant:
-            return self.run("times", (a, b), np.multiply, lambda x, y: x * y)
+            return self.run("times", (a, b), lambda x, y: x * y)
         rows, columns = np.broadcast_shapes(a.shape, b.shape)
         for u, v in ((a, b), (b, a)):
             if u.is_uniform:
                 return self.scaled(u.entry, self._spread(v, rows, columns))
             if u.shape == (rows, 1) and v.shape == (1, columns) and rows > 1 < columns:
                 return self.product(u, v)
+            if u.outer and v.outer and u.shape == v.shape:
+                pairs = zip(u.outer, v.outer, strict=True)
+                return self.product(*(self.times(x, y) for x, y in pairs))
+            pair = v.factors("times")
+            if pair and pair[0].is_uniform and u.shape == (rows, columns):
+                return self.scaled(pair[0].entry, self.times(u, pair[1]))
+            if u.shape == (1, 1) and v.outer:
+                return self.product(v.outer[0], self.times(u, v.outer[1]))
             if u.outer and v.shape == (rows, 1):
                 return self.product(self.times(u.outer[0], v), u.outer[1])
             if u.outer and v.shape == (1, columns):
                 return self.product(u.outer[0], self.times(u.outer[1], v))
         if b.constant or (not a.constant and a.number > b.number):
             a, b = b, a
-        return self.run("times", (a, b), np.multiply, lambda x, y: x * y)
+        return self.run("times", (a, b), lambda x, y: x * y)
 
     def _spread(self, a: Small, rows: int, columns: int) -> Matrix:
         """Return a column, a row or a number as often as it fits."""
@@ -207,14 +209,14 @@ class Algebra(KnownMatrices):
             if min(rows, columns) > 1:
                 return self.product(self.ones(rows, 1), self._spread(a, 1, columns))
             ones = self.ones(rows, columns)
-            return self.run("times", (ones, a), np.multiply, lambda x, y: x * y)
+            return self.run("times", (ones, a), lambda x, y: x * y)
         if a.shape[1] < columns:
             return self.product(a, self.ones(1, columns))
         return self.product(self.ones(rows, 1), a)
 
     def over(self, a: Matrix, b: Small) -> Matrix:
         """Return a quotient entry by entry."""
-        return None if a is None else self.run("over", (a, b), np.divide, lambda x, y: x / y)
+        return None if a is None else self.run("over", (a, b), lambda x, y: x / y)
 
 
 def _sum(terms: dict[Small, Coefficient], point: Point) -> Any:
