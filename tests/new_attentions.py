@@ -27,16 +27,6 @@ class UnitRows(Attention):
         return mixed * sqrt(row_squares(tokens) / n) if self.back else mixed
 
 
-class SharedKeys(Attention):
-    """Keys that are the values."""
-
-    def branch(self, p, tokens, project):
-        """Return the branch."""
-        n = tokens.shape[-1]
-        keys, queries = project(tokens, n) / n**0.5, project(tokens, n, "keys") / n**0.5
-        return keys + centred(queries @ keys.mT / (p.tau0 * n)) @ keys
-
-
 class Lengths(Attention):
     """Values times what is random in the squared lengths of keys."""
 
@@ -79,21 +69,6 @@ class Nested(Attention):
         weights = centred((centred(logits) + 1.0 / tokens.shape[-2]) @ logits)
         values = project(tokens, n) / n**0.5
         return values + weights @ values
-
-
-@dataclass(frozen=True)
-class Even(sa.Block):
-    """Hidden units x + a tanh(x)^2 / sqrt n."""
-
-    gamma: float = sa.bounded(0.0, 1.0)
-    a: float = 1.5
-
-    def branch(self, p, tokens, project):
-        """Return the branch."""
-        n = tokens.shape[-1]
-        hidden = project(tokens, n) / n**0.5
-        bent = tanh(hidden)
-        return project(hidden + p.a * (bent * bent) / n**0.5, n) / n**0.5
 
 
 @dataclass(frozen=True)

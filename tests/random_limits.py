@@ -1,11 +1,8 @@
-"""Branches made at random that may have a limit: a seed decides while the branch runs.
-
-Without scores and bends (`bare`) a branch is linear: mean and covariance of V' are known.
-"""
+"""Branches made at random that may have a limit: a seed decides while the branch runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -205,11 +202,6 @@ class RandomLimit(sa.Block):
     def branch(self, p: Any, tokens: Any, project: Any) -> Any:
         """Return the branch."""
         return Writer(self.seed, p, tokens, project).branch()
-
-    @property
-    def bare(self) -> RandomLimit:
-        """The block without scores and bends."""
-        return replace(self, tau0=1e13, a=0.0)
 
     @property
     def words(self) -> str:

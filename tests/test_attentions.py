@@ -13,7 +13,6 @@ from scipy import special
 
 import shaped_attention as sa
 from figures.blocks.attentions import EIGHT, Differential, Linear, Sigmoid
-from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.theory.moments import linear_diffusion
 
 GAMMA, TAU0 = 0.6, 0.7
@@ -94,17 +93,6 @@ def test_drift_and_diffusion_are_the_formulas_by_hand(name, tokens):
     assert off(name) < 1e-10
     if tokens > 1:
         assert all(off(other) > 1e-2 for other in EIGHT if other != name)
-
-
-def test_with_cosines_in_place_of_scores_nothing_grows_faster_than_linearly():
-    """The clock has no speed for them; it has one for scores that grow with V."""
-    factor = torch.eye(3, dtype=torch.float64)[None]
-    speeds = {
-        name: block.limit.speed(at_depth(block, 0.0), factor)
-        for name, block in ((name, kind(GAMMA, TAU0)) for name, kind in EIGHT.items())
-    }
-    assert {name for name, speed in speeds.items() if speed is None} == {"QK-norm", "cosine"}
-    assert all(float(x) > 0.0 for x in speeds.values() if x is not None)
 
 
 def beta_law(alpha, delta, k, u0):

@@ -1,7 +1,6 @@
 """Limits that are derived from the text of a branch.
 
-Three oracles: the closed forms of attention and MLPs, one layer with real numbers at two widths,
-and, for what has no limit, the reason.
+The oracle is a closed form in sums over indices (`tests.closed_forms`).
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ import shaped_attention as sa
 from figures.blocks.attentions import (
     Differential,
     Latent,
-    Sigmoid,
     TalkingHeads,
 )
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.theory.moments import moments, unit_noise
 from tests import closed_forms
-from tests import new_attentions as new
 
 ATTENTION = {
     "plain": {},
@@ -148,45 +145,3 @@ def test_the_rate_of_weights(name):
     depth = 1.0 + getattr(block, "output_projection", not isinstance(block, sa.ShapedAttention))
     expected = depth * block.gamma**2 if name != "parallel" else 0.4**2 + 2.0 * 0.5**2
     assert block.limit.weight_rate(at_depth(block, 0.0)) == pytest.approx(expected, rel=1e-12)
-
-
-INSIDE = {
-    "differential": Differential(0.6, 0.5),
-    "equal parameters": Differential(0.5, 0.5, 0.5),
-    "talking heads": TalkingHeads(0.6, 0.5),
-    "odd": new.Odd(0.5),
-    "schedule": Sigmoid(sa.Schedule([(0.0, 0.3), (1.0, 0.6)]), 0.5),
-    "normalised": sa.Normalised(Differential(0.6, 0.5)),
-    "sandwich": sa.Normalised(Differential(0.6, 0.5), "sandwich"),
-    "parallel": sa.Parallel(Sigmoid(0.4, 0.7), sa.ShapedMLP(0.5)),
-}
-
-
-@pytest.mark.parametrize("method", ["direct", "clock"])
-@pytest.mark.parametrize("name", INSIDE)
-def test_compiled_paths_are_those_of_torch(name, method):
-    """The same noise whether parameters are numbers or formulas: to 1e-10."""
-    block = INSIDE[name]
-    if method == "clock" and isinstance(block, sa.Normalised):
-        pytest.skip("correlations cannot explode")
-    v0 = sa.equicorrelated(3, 0.2)
-    call = {"horizon": 0.2, "step": 0.05, "samples": 16, "method": method, "progress": False}
-    compiled = sa.integrate_sde(block, v0, **call).V.values
-    with sa.eager():
-        eager = sa.integrate_sde(block, v0, **call).V.values
-    np.testing.assert_allclose(compiled, eager, rtol=1e-10, atol=1e-10)
-
-
-def test_derivatives_of_paths_are_those_of_differences():
-    """Of each parameter of a block with a derived limit."""
-    block, v0 = Differential(0.6, 0.5), torch.tensor(sa.equicorrelated(3, 0.2))
-
-    def last(values: dict[str, torch.Tensor]) -> torch.Tensor:
-        call = {"horizon": 0.2, "step": 0.05, "samples": 4}
-        return sa.pathwise(block, v0, parameters=values, **call).square().sum()
-
-    for name in ("gamma", "tau0", "mu"):
-        x = torch.tensor(getattr(block, name), dtype=torch.float64, requires_grad=True)
-        last({name: x}).backward()
-        up, down = (last({name: x.detach() + e}) for e in (1e-5, -1e-5))
-        assert float(x.grad) == pytest.approx(float((up - down) / 2e-5), rel=1e-6)

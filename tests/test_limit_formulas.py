@@ -31,72 +31,44 @@ BLOCKS = {
     "differential": attentions.Differential(0.6, 0.7),
     "talking heads": attentions.TalkingHeads(0.6, 0.7),
     "nested": new.Nested(0.6, 0.7),
-    "shared keys": new.SharedKeys(0.6, 0.7),
     "products of keys": new.Lengths(0.6, 0.7),
 }
 TOKENS = 3
 V = np.array([[1.3, 0.4, 0.2], [0.4, 0.9, -0.3], [0.2, -0.3, 1.1]])
 
 
-class Value:
+class Value(np.ndarray):
     """A matrix; `*` is the product of matrices or by a number, `@` that of entries."""
 
-    def __init__(self, entries: Any) -> None:
-        entries = entries.entries if isinstance(entries, Value) else entries
-        rows = [[x.entries.item() for x in row] for row in entries] if _nested(entries) else entries
-        self.entries = np.atleast_2d(np.asarray(rows, dtype=float))
+    def __new__(cls, entries: Any) -> Value:
+        return np.atleast_2d(np.asarray(entries, dtype=float)).view(cls)
 
-    def __mul__(self, other: Value) -> Value:
-        a, b = self.entries, other.entries
-        fits = a.shape[1] == b.shape[0] and a.shape != (1, 1) != b.shape
-        return Value(a @ b if fits else a * b)
+    def __mul__(self, other: Any) -> Any:
+        product = np.multiply if 1 in (np.size(self), np.size(other)) else np.matmul
+        return product(self, other)
 
-    def __matmul__(self, other: Value) -> Value:
-        return Value(self.entries * other.entries)
-
-    def __add__(self, other: Value) -> Value:
-        return Value(self.entries + other.entries)
-
-    def __sub__(self, other: Value) -> Value:
-        return Value(self.entries - other.entries)
-
-    def __truediv__(self, other: Value) -> Value:
-        return Value(self.entries / other.entries)
-
-    def __pow__(self, power: Value) -> Value:
-        return Value(self.entries ** power.entries.item())
-
-    def __neg__(self) -> Value:
-        return Value(-self.entries)
-
-    @property
-    def T(self) -> Value:
-        return Value(self.entries.T)
-
-
-def _nested(entries: Any) -> bool:
-    return isinstance(entries, list) and isinstance(entries[0][0], Value)
+    def __matmul__(self, other: Any) -> Any:
+        return np.multiply(self, other)
 
 
 def _diag(x: Value) -> Value:
-    square = x.entries.shape[1] > 1
-    return Value(np.diag(x.entries)[:, None] if square else np.diag(x.entries[:, 0]))
+    return Value(np.diag(x)[:, None] if x.shape[1] > 1 else np.diag(np.ravel(x)))
 
 
 FUNCTIONS = {
     "diag": _diag,
-    "tr": lambda x: Value(np.trace(x.entries)),
-    "norm": lambda x: Value((x.entries**2).sum()),
-    "sqrt": lambda x: Value(np.sqrt(x.entries)),
-    "kernel": lambda x: Value(arc_cosine_kernel(torch.tensor(x.entries)).numpy()),
-    "pi": Value(math.pi),
+    "tr": np.trace,
+    "norm": lambda x: float((np.asarray(x) ** 2).sum()),
+    "sqrt": np.sqrt,
+    "kernel": lambda x: Value(arc_cosine_kernel(torch.tensor(x)).numpy()),
+    "pi": math.pi,
     "Value": Value,
 }
 
 
-def evaluated(text: str, values: dict[str, Any]) -> dict[str, np.ndarray]:
+def evaluated(text: str, values: dict[str, Any]) -> dict[str, Any]:
     """Return what the lines of a text define; what has a name comes after its use."""
-    found = FUNCTIONS | {name: Value(x) for name, x in values.items()}
+    found = FUNCTIONS | values
     for line in reversed([x for x in text.splitlines() if " = " in x and ":" not in x]):
         name, formula = line.split(" = ")
         formula = re.sub(
@@ -105,11 +77,8 @@ def evaluated(text: str, values: dict[str, Any]) -> dict[str, np.ndarray]:
         formula = re.sub(r"\^T\b", ".T", formula).replace(" o ", " @ ").replace("^", "**")
         # Products are written without a sign; functions have their parentheses at once.
         formula = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", formula)
-        formula = re.sub(r"(?<![\w.])(\d+\.?\d*)", r"Value(\1)", formula)
-        if "[[" in formula:
-            formula = f"Value({formula})"
-        found[name] = eval(formula, dict(found))
-    return {name: x.entries for name, x in found.items() if isinstance(x, Value)}
+        found[name] = eval(f"Value({formula})" if "[[" in formula else formula, dict(found))
+    return found
 
 
 def parameters(block: sa.Block) -> dict[str, float]:
@@ -127,22 +96,23 @@ def test_the_text_gives_drift_and_diffusion(name: str) -> None:
     text = str(sa.limit_formulas(block, TOKENS))
     factor = np.linalg.cholesky(V)
     known = parameters(block) | {
-        "F": factor, "V": V, "I": np.eye(TOKENS), "e": np.ones((TOKENS, 1)), "dt": 1.0,
+        "F": Value(factor), "V": Value(V), "I": Value(np.eye(TOKENS)), "e": Value([[1.0]] * TOKENS),
     }  # fmt: skip
     sizes = re.findall(r"(Z\d+) \((\d+), (\d+)\)", text)
     shapes = {f"d{z}": (int(rows), int(columns)) for z, rows, columns in sizes}
-    zeros = {z: np.zeros(shape) for z, shape in shapes.items()}
+    zeros = {z: Value(np.zeros(shape)) for z, shape in shapes.items()}
     symmetric = set(re.findall(r"(Z\d+) \(\d+, \d+\), symmetric", text))
     found = evaluated(text, known | zeros)
     noises = [
-        evaluated(text, known | zeros | {z: (x + x.T) * 0.5**0.5 if z[1:] in symmetric else x})["N"]
+        np.asarray(evaluated(text, known | zeros | {z: Value(moved)})["N"])
         for z, shape in shapes.items()
         for x in np.eye(math.prod(shape)).reshape(-1, *shape)
+        for moved in [(x + x.T) * 0.5**0.5 if z[1:] in symmetric else x]
     ]
-    k, drift = found["k"].item(), found.get("b", np.zeros_like(V)) @ factor.T
-    changes = [noise @ factor.T + factor @ noise.T for noise in noises]
-    drift = drift + drift.T + sum(x @ x.T for x in noises) + found.get("G", 0.0)
-    drift = drift - found.get("c", np.zeros((1, 1))) * V
+    k, drift = found["k"], np.asarray(found.get("b", 0.0 * V)) @ factor.T
+    changes = [x @ factor.T + factor @ x.T for x in noises]
+    drift = drift + drift.T + sum(x @ x.T for x in noises)
+    drift = drift + np.asarray(found.get("G", 0.0)) - found.get("c", 0.0) * V
     diffusion = k * linear_diffusion(torch.tensor(V)).numpy()
     diffusion = diffusion + sum(np.multiply.outer(x, x) for x in changes)
     np.testing.assert_allclose(drift, sa.drift(block, V), rtol=0, atol=1e-10)

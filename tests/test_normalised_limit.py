@@ -16,6 +16,7 @@ from shaped_attention.blocks.normalised_limit import Relaxation, relaxations
 from shaped_attention.blocks.parameters import at_depth
 from shaped_attention.theory.moments import Moments, quotient_diffusion, quotient_drift
 from tests.laws import assert_executors_agree
+from tests.refusals import refused
 
 V0 = sa.equicorrelated(3, 0.3, 2.0)
 R0 = np.array([[1.0, 0.3, 0.1], [0.3, 1.0, -0.2], [0.1, -0.2, 1.0]])
@@ -145,24 +146,6 @@ def test_a_step_has_the_moments_of_drift_and_diffusion(name):
         assert (np.abs(after[[1, 2, 2], [0, 0, 1]] - wanted) > 4.0 * error).any()
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        FULL,
-        ShapedAttention(0.6, 0.5, query_bias=0.7, mask="causal"),
-        ShapedAttention(0.6, 0.5, rope=sa.Rope(angles=[1.0, 0.2], share=0.5)),
-        ShapedAttention(0.6, 0.5, position_bias=[[0, 1, 0], [1, 0, 0], [0, 0, 2.0]], qk_norm=True),
-        sa.Parallel(ShapedAttention(0.4, 0.5), ShapedAttention(0.4, 0.3, mask="causal")),
-    ],
-)
-def test_noise_of_the_variances_is_that_of_the_diffusion(block):
-    """The entries aa, bb of the diffusion, less 2 k R_ab^2, to rounding."""
-    k = block.limit.linear_rate(at_depth(block, 0.0))
-    wanted = sa.diffusion(block, R0)[np.ix_([0, 2, 5], [0, 2, 5])] - 2.0 * k * R0**2
-    found = block.limit.variance_noise(at_depth(block, 0.0), torch.from_numpy(R0))
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-14)
-
-
 def test_relaxations_follow_the_recursion_of_the_variances():
     """beta by following a unit kick of the variances around the cycle for 400 blocks."""
     weights = [(0.7, 0.3), (0.4, 0.6), (0.9, 0.1)]
@@ -219,68 +202,36 @@ def test_the_start_is_that_of_wide_chains():
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_executors_agree(name, monkeypatch):
-    def paths(method="direct"):
-        run = {"horizon": 0.2, "step": 0.05, "samples": 40, "seed": 5, "method": method}
-        return sa.integrate_sde(LAYERS[name], V0, **run).V.values
-
-    assert_executors_agree(paths, monkeypatch)
-    np.testing.assert_array_equal(paths(), paths("torchsde"))
+    run = {"horizon": 0.2, "step": 0.05, "samples": 40, "seed": 5, "method": "direct"}
+    assert_executors_agree(lambda: sa.integrate_sde(LAYERS[name], V0, **run).V.values, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: sa.drift([Normalised(FULL, "after"), MLP], R0),
-            r"layer contains ShapedMLP.* has no limit: the layer also contains Normalised",
+test_what_has_no_limit_is_refused = refused(
+    (
+        lambda: sa.drift([Normalised(FULL, "after"), Normalised(MLP)], R0),
+        r"layer contains Normalised.* has no limit: .* the sums of all blocks must be normalised",
+    ),
+    (
+        lambda: sa.drift(Normalised(ShapedAttention(0.6, skip=1.0)), R0),
+        r"its skip weight is not sqrt\(1 - gamma\^2\)",
+    ),
+    (
+        lambda: sa.drift(Normalised(FULL), V0),
+        r"v must be a correlation matrix.* differs from 1 by 1$",
+    ),
+    (
+        lambda: sa.explosion_law(Normalised(FULL), R0),
+        "its limit is a matrix of correlations, which cannot explode",
+    ),
+    (
+        lambda: sa.integrate_sde(Normalised(FULL), R0, horizon=0.1, samples=1, method="clock"),
+        "method must be .* for normalised blocks, whose paths cannot explode; got 'clock'",
+    ),
+    (
+        lambda: sa.integrate_sde(
+            Normalised(ShapedAttention(Schedule([(0.0, 0.0), (1.0, 0.5)]))), R0, horizon=0.1,
+            samples=1,
         ),
-        (
-            lambda: sa.drift([Normalised(FULL, "after"), Normalised(MLP)], R0),
-            r"the sums of all blocks must be normalised",
-        ),
-        (
-            lambda: sa.drift(Normalised(ShapedAttention(0.6, skip=1.0)), R0),
-            r"its skip weight is not sqrt\(1 - gamma\^2\)",
-        ),
-        (
-            lambda: sa.drift(Normalised(FULL), V0),
-            r"v must be a correlation matrix.* differs from 1 by 1$",
-        ),
-        (
-            lambda: sa.explosion_law(Normalised(FULL), R0),
-            r"its limit is a matrix of correlations, which cannot explode",
-        ),
-        (
-            lambda: sa.integrate_sde(
-                Normalised(FULL), R0, horizon=0.1, step=0.1, samples=1, method="clock"
-            ),
-            r"method must be .* for normalised blocks, whose paths cannot explode; got 'clock'",
-        ),
-        (
-            lambda: sa.integrate_sde(
-                Normalised(ShapedAttention(Schedule([(0.0, 0.0), (1.0, 0.5)]))),
-                R0,
-                horizon=0.1,
-                samples=1,
-            ),
-            r"layer has gamma=0 at depth 0, so that its variances do not relax",
-        ),
-    ],
-)
-def test_what_has_no_limit_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_without_a_branch_nothing_moves():
-    assert not sa.drift(Normalised(ShapedAttention(0.0)), R0).any()
-
-
-@pytest.mark.parametrize("block", [FULL, CAUSAL, HEADS])
-def test_drift_and_diffusion_in_single_precision(block):
-    single = torch.tensor(R0, dtype=torch.float32)
-    for function in (sa.drift, sa.diffusion):
-        found = function(Normalised(block), single)
-        assert found.dtype == torch.float32
-        exact = torch.from_numpy(function(Normalised(block), R0))
-        torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-5)
+        "layer has gamma=0 at depth 0, so that its variances do not relax",
+    ),
+)  # fmt: skip

@@ -11,24 +11,15 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from figures.blocks.attentions import (
-    Differential,
-    Sigmoid,
-    centred,
-    scores,
-)
+from figures.blocks.attentions import Differential, Sigmoid, centred, scores
 from shaped_attention.blocks.activations import of_entries
 from shaped_attention.numerics.primitives import (
     by_mean_square,
-    column_sums,
-    columns,
-    concatenate,
     constant,
     exp,
     leaky,
     rotate,
     row_squares,
-    sigmoid,
     sqrt,
     tanh,
 )
@@ -50,49 +41,35 @@ def branch_of(function):
     return Given()
 
 
-def attend(p, t, project, *, identity=True, centre=True, power=1.0):
-    """Return attention without one of its modifications."""
-    m, n = t.shape[-2:]
-    queries, keys = project(t, n) / n**0.5, project(t, n) / n**0.5
-    weights = centred(queries @ keys.mT / (p.tau0 * n**0.5 * n ** (power / 2.0)))
-    values = project(t, n) / n**0.5
-    mixed = (weights if centre else weights + 1.0 / m) @ values
-    return values + mixed if identity else mixed
+def made(project, x, *columns):
+    """Return new rows of entries of order 1."""
+    return project(x, *(columns or x.shape[-1:])) / x.shape[-1] ** 0.5
 
 
-def with_unit_keys(p, t, project, size=2, again=False):
-    """Return attention with queries and keys of unit length, or in addition without a norm."""
-    n = t.shape[-1]
-    queries, keys = project(t, size) / n**0.5, project(t, size) / n**0.5
-    long = queries @ keys.mT if again else 0.0
-    if size == 2:
-        queries, keys = (x / sqrt(row_squares(x) / size) for x in (queries, keys))
-    else:
-        queries, keys = by_mean_square(queries, 0.0), by_mean_square(keys, 0.0)
-    values = project(t, n) / n**0.5
-    weights = centred((queries @ keys.mT + long) / (p.tau0 * (size * n) ** 0.5))
-    return values + weights @ values
+def hidden(function):
+    """Return a network with hidden units."""
+    return lambda p, t, pr: made(pr, function(made(pr, t), t.shape[-1]))
+
+
+def attention(weights):
+    """Return values plus a function of tokens and products on the values."""
+
+    def branch(p, t, pr):
+        values = made(pr, t)
+        return values + weights(p, t, pr) @ values
+
+    return branch
+
+
+def logits(p, t, pr, size=None, prepared=lambda x: x):
+    """Return scores of order 1 / sqrt n of queries and keys."""
+    q, k = (prepared(made(pr, t, size or t.shape[-1])) for _ in range(2))
+    return q @ k.mT / (p.tau0 * (q.shape[-1] * t.shape[-1]) ** 0.5)
 
 
 def less_means(x):
     """Return rows less their means."""
     return x - x.mean(-1, keepdim=True)
-
-
-def without_means(p, t, project):
-    """Return linear values of tokens less their means."""
-    n = t.shape[-1]
-    return project(t - t.mean(-1, keepdim=True), n) / n**0.5
-
-
-def after_layer_norm(p, t, project):
-    """Return the branch of `UnitRows` after LayerNorm in place of RMSNorm."""
-    n = t.shape[-1]
-    apart = t - t.mean(-1, keepdim=True)
-    unit = apart / sqrt(row_squares(apart) / n)
-    values = project(unit, n) / n**0.5
-    weights = centred(scores(p, unit, project, n), np.tri(t.shape[-2], dtype=bool))
-    return (values + weights @ values) * sqrt(row_squares(t) / n)
 
 
 def test_products_of_rows_with_themselves():
@@ -123,32 +100,17 @@ def test_scores_of_the_values_they_act_on():
     np.testing.assert_allclose(found, 0.36 * size * v, rtol=1e-12)
 
 
-def test_one_token_loses_its_means_once():
-    """V' = -gamma^2 V for values less their means, also after attention, for one token and two."""
-
-    def branch(p, t, project):
-        n = t.shape[-1]
-        x = t - t.mean(-1, keepdim=True)
-        values = project(x, n) / n**0.5
-        return values + centred(scores(p, t, project, n)) @ values
-
-    assert sa.drift(branch_of(branch), np.array([[1.5]]))[0, 0] == pytest.approx(
-        -0.36 * 1.5, rel=1e-12
-    )
-
-
 def test_functions_of_entries_at_large_variances():
     """h + (e^(h/2) + e^(-h/2)) / sqrt n: 4 e^((V_aa + V_bb) / 8) cosh(V_ab / 4), to 1e-9."""
-    block = branch_of(hidden(lambda x, n: x + (exp(0.5 * x) + exp(-0.5 * x)) / n**0.5))
-    with_sum = branch_of(
-        hidden(lambda x, n: x + of_entries(lambda y: exp(0.5 * y) + exp(-0.5 * y), x) / n**0.5)
-    )
-    assert isinstance(block.limit, str)  # two functions
+
+    def bent(x, n):
+        return x + of_entries(lambda y: exp(0.5 * y) + exp(-0.5 * y), x) / n**0.5
+
     for scale in (1.0, 16.0):
         v = scale * np.array([[1.3, 0.4], [0.4, 0.9]])
         sums = np.add.outer(np.diag(v), np.diag(v))
         expected = 0.36 * 4.0 * np.exp(sums / 8.0) * np.cosh(v / 4.0)
-        np.testing.assert_allclose(sa.drift(with_sum, v), expected, rtol=1e-9)
+        np.testing.assert_allclose(sa.drift(branch_of(hidden(bent)), v), expected, rtol=1e-9)
 
 
 def test_two_blocks_of_one_kind_are_told_apart():
@@ -159,28 +121,45 @@ def test_two_blocks_of_one_kind_are_told_apart():
     np.testing.assert_allclose(*ours, rtol=1e-12)
 
 
+def turned(x, angles, first=0):
+    """Return rotated rows."""
+    turns = (np.arange(x.shape[-2]) + first)[:, None] * np.asarray(angles)
+    return rotate(x, np.concatenate([np.cos(turns), np.sin(turns)], 1))
+
+
 def test_positions_may_start_anywhere():
     """Rotations depend on differences of positions only."""
-
-    def rotated(first):
-        def branch(p, t, project):
-            m, n = t.shape[-2:]
-            turns = (np.arange(m) + first)[:, None] * np.array([0.9, 0.3])
-            table = np.concatenate([np.cos(turns), np.sin(turns)], 1)
-            q, k = (rotate(project(t, 4) / n**0.5, table) for _ in range(2))
-            values = project(t, n) / n**0.5
-            return values + centred(q @ k.mT / (p.tau0 * (4 * n) ** 0.5)) @ values
-
-        return branch_of(branch)
-
+    early, late = (
+        branch_of(attention(lambda p, t, pr, k=k: centred(
+            logits(p, t, pr, 4, lambda x: turned(x, [0.9, 0.3], k))
+        ))) for k in (0, 5)
+    )  # fmt: skip
     v = sa.equicorrelated(3, 0.2)
-    np.testing.assert_allclose(sa.drift(rotated(5), v), sa.drift(rotated(0), v), atol=1e-12)
+    np.testing.assert_allclose(sa.drift(early, v), sa.drift(late, v), atol=1e-12)
+
+
+def without_means(p, t, project):
+    """Return linear values of tokens less their means."""
+    return made(project, less_means(t))
+
+
+def after_layer_norm(p, t, project):
+    """Return the branch of `UnitRows` after LayerNorm in place of RMSNorm."""
+    n = t.shape[-1]
+    unit = less_means(t) / sqrt(row_squares(less_means(t)) / n)
+    values = made(project, unit)
+    weights = centred(scores(p, unit, project, n), np.tri(t.shape[-2], dtype=bool))
+    return (values + weights @ values) * sqrt(row_squares(t) / n)
 
 
 def test_rows_less_their_means():
     """V decays with gamma^2, as in networks within 4 standard errors; LayerNorm is RMSNorm."""
     v, block = sa.equicorrelated(3, 0.3), branch_of(without_means)
     np.testing.assert_allclose(sa.drift(block, v), -0.36 * v, atol=1e-14)
+    one = branch_of(lambda p, t, pr: attention(lambda p, t, pr: centred(logits(p, t, pr)))(
+        p, less_means(t), pr
+    ))  # fmt: skip
+    assert sa.drift(one, np.array([[1.5]]))[0, 0] == pytest.approx(-0.36 * 1.5, rel=1e-12)
     ours, rms = branch_of(after_layer_norm), new.UnitRows(0.6, 0.7)
     for of in (sa.drift, sa.diffusion):
         np.testing.assert_allclose(of(ours, v), of(rms, v), atol=1e-13)
@@ -191,125 +170,65 @@ def test_rows_less_their_means():
     assert abs(last.mean() - 1.0) > 8.0 * error
 
 
-def sandwiched(p, t, project):
-    """Return A B A v with a matrix B between the same scores."""
-    m, n = t.shape[-2:]
-    weights = centred(scores(p, t, project, n), np.tri(m, dtype=bool))
-    between = constant(np.random.default_rng(0).normal(size=(m, m)), like=t)
-    values = project(t, n) / n**0.5
-    return values + weights @ (between @ (weights @ values))
+def sandwiched(p, t, pr):
+    """Return A B A with a matrix B between the same weights."""
+    m = t.shape[-2]
+    weights = centred(logits(p, t, pr), np.tri(m, dtype=bool))
+    return weights @ constant(np.random.default_rng(0).normal(size=(m, m)), like=t) @ weights
 
 
-def with_sums_as_values(p, t, project):
-    """Return attention whose values are the sums of its queries and keys."""
-    n = t.shape[-1]
-    queries, keys = project(t, n) / n**0.5, project(t, n) / n**0.5
-    values = (queries + keys) / 2.0**0.5
-    return values + centred(queries @ keys.mT / (p.tau0 * n)) @ values
-
-
-def turned_twice(p, t, project):
-    """Return attention whose keys are scored after two different rotations."""
-    n, m = t.shape[-1], t.shape[-2]
-    queries, keys = project(t, 8) / n**0.5, project(t, 8) / n**0.5
-    total = 0.0
-    for angle in (0.3, 0.7):
-        turns = np.outer(np.arange(m), np.full(4, angle))
-        table = np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
-        total = total + rotate(queries, table) @ rotate(keys, table).mT
-    values = project(t, n) / n**0.5
-    return values + centred(total / (p.tau0 * (8 * n) ** 0.5)) @ values
-
-
-def after_product(p, t, project):
-    """Return attention whose weights are sqrt n times a product of two matrices of scores."""
-    n = t.shape[-1]
-    one, two = scores(p, t, project, n), scores(p, t, project, n)
-    values = project(t, n) / n**0.5
-    return values + n**0.5 * (one * two) @ values
-
-
-def gated_by_size(p, t, project):
-    """Return two values with weights that depend on V."""
-    n = t.shape[-1]
-    size = sigmoid(column_sums(row_squares(t) / n))
-    one, two = project(t, n) / n**0.5, project(t, n) / n**0.5
-    each = constant(np.ones((t.shape[-2], 1)), like=t)
-    return one * (each @ size) + two * (each @ sqrt(1.0 - size * size))
-
-
-def hidden(function):
-    """Return a network with hidden units."""
-
-    def branch(p, t, project):
-        n = t.shape[-1]
-        return project(function(project(t, n) / n**0.5, n), n) / n**0.5
-
-    return branch
+def with_and_without_a_norm(p, t, pr):
+    """Return scores of the same queries and keys with a norm and without."""
+    q, k = (made(pr, t, 8) for _ in range(2))
+    both = q @ k.mT + by_mean_square(q, 0.0) @ by_mean_square(k, 0.0).mT
+    return centred(both / (p.tau0 * (8 * t.shape[-1]) ** 0.5))
 
 
 REFUSED = {
-    "order 1, not 1/n": lambda p, t, pr: attend(p, t, pr, identity=False),
-    "not a multiple of the tokens": lambda p, t, pr: attend(p, t, pr, centre=False),
-    "too small a power of n": lambda p, t, pr: attend(p, t, pr, power=0.0),
-    "over a fixed number of columns": with_unit_keys,
-    "a matrix between them": sandwiched,
+    "order 1, not 1/n": lambda p, t, pr: 0.5 * t,
+    "not a multiple of the tokens": attention(lambda p, t, pr: centred(logits(p, t, pr)) + 0.3),
+    "too small a power of n": attention(
+        lambda p, t, pr: centred(t.shape[-1] ** 0.5 * logits(p, t, pr))
+    ),
+    "over a fixed number of columns": attention(
+        lambda p, t, pr: centred(logits(p, t, pr, 2, lambda x: x / sqrt(row_squares(x))))
+    ),
+    "with and without a norm": attention(with_and_without_a_norm),
+    "a matrix between them": attention(sandwiched),
+    "product of small terms": attention(
+        lambda p, t, pr: t.shape[-1] ** 0.5 * (logits(p, t, pr) * logits(p, t, pr))
+    ),
     "groups with different covariances": lambda p, t, pr: torch.cat(
-        [w**0.5 * pr(t, t.shape[-1] // 2) / t.shape[-1] ** 0.5 for w in (1.9, 0.1)], dim=-1
+        [w**0.5 * made(pr, t, t.shape[-1] // 2) for w in (1.9, 0.1)], dim=-1
     ),
-    "single entries of tokens": lambda p, t, pr: (
-        pr(t, t.shape[-1]) / t.shape[-1] ** 0.5 + tanh(t) / t.shape[-1]
-    ),
-    "a number is added": hidden(lambda x, n: x + 1.0),
-    "noise of the lengths of projections": with_sums_as_values,
+    "as many columns as the tokens": lambda p, t, pr: made(pr, t, t.shape[-1] // 2),
+    "single entries of tokens": lambda p, t, pr: made(pr, t) + tanh(t) / t.shape[-1],
     "order 1 / sqrt n": hidden(lambda x, n: x + tanh(x) / n**0.5),
     "nonlinear at infinite width|not a multiple": hidden(lambda x, n: tanh(x)),
     "slopes of a ReLU": hidden(lambda x, n: leaky(x, 1.0, 0.0)),
-    "math.sqrt": lambda p, t, pr: pr(t, t.shape[-1]) / math.sqrt(t.shape[-1]),
-    "a gate must tend": lambda p, t, pr: pr(t, t.shape[-1]) * pr(t, t.shape[-1]) / t.shape[-1],
-    "by order 1": lambda p, t, pr: t * 0.5,
-    "sort of rows": lambda p, t, pr: torch.sort(pr(t, t.shape[-1]))[0],
-    "means of rows follow from V only": lambda p, t, pr: (
-        pr(t, t.shape[-1]) / t.shape[-1] ** 0.5 - 0.5 * t.mean(-1, keepdim=True)
-    ),
-    "tokens are added without their means": lambda p, t, pr: t - t.mean(-1, keepdim=True),
-    "functions of the entries of the same rows": hidden(
-        lambda x, n: x + (x * tanh(x) + tanh(x) * tanh(x) * 0.5 + tanh(x)) / n**0.5
-    ),
-    "means of hidden units": hidden(lambda x, n: less_means(x + tanh(x) * tanh(x) / n**0.5)),
-    "product of small terms": lambda p, t, pr: after_product(p, t, pr),
-    "has no formula": lambda p, t, pr: gated_by_size(p, t, pr),
     "must be smooth there": hidden(
         lambda x, n: x + of_entries(lambda y: leaky(y, 1.0, -1.0), x / n**0.5)
     ),
-    "as many columns as the tokens": lambda p, t, pr: pr(t, t.shape[-1] // 2) / t.shape[-1] ** 0.5,
-    "joined twice": lambda p, t, pr: columns(concatenate([t, t]), t.shape[-1], 2 * t.shape[-1]),
-    "two different rotations": turned_twice,
-    "with and without a norm": lambda p, t, pr: with_unit_keys(p, t, pr, size=8, again=True),
+    "functions of the entries of the same rows": hidden(
+        lambda x, n: x + (exp(x) + exp(-x)) / n**0.5
+    ),
+    "a gate must tend": lambda p, t, pr: pr(t, t.shape[-1]) * made(pr, t) / t.shape[-1] ** 0.5,
+    "means of rows follow from V only": lambda p, t, pr: (
+        made(pr, t) - 0.5 * t.mean(-1, keepdim=True)
+    ),
+    "math.sqrt": lambda p, t, pr: pr(t, t.shape[-1]) / math.sqrt(t.shape[-1]),
+    "sort of rows": lambda p, t, pr: torch.sort(pr(t, t.shape[-1]))[0],
+    "for 3 tokens: .* order 1 / sqrt n": attention(
+        lambda p, t, pr: constant(np.arange(9.0).reshape(3, 3), like=t) / t.shape[-1] ** 0.5
+    ),
 }
 
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_has_no_limit_says_why(reason):
     """The reason ends the sentence of `check_limit`."""
-    block = branch_of(REFUSED[reason])
-    assert isinstance(block.limit, str)
-    with pytest.raises(ValueError, match=reason):
-        sa.drift(block, sa.equicorrelated(3, 0.2))
-
-
-def test_what_is_known_for_given_tokens_only_is_said_then():
-    """A block for three tokens, whose bias is too large by a factor sqrt n."""
-
-    def branch(p, t, project):
-        n = t.shape[-1]
-        values = project(t, n) / n**0.5
-        bias = constant(np.arange(9.0).reshape(3, 3), like=t) / n**0.5
-        return values + bias @ values
-
-    words = r"layer contains .*Given.*, which has no limit for 3 tokens: .* order 1 / sqrt n"
-    with pytest.raises(ValueError, match=words):
-        sa.drift(branch_of(branch), sa.equicorrelated(3, 0.2))
+    with pytest.raises(ValueError, match=f"which has no limit.*{reason}"):
+        sa.drift(branch_of(REFUSED[reason]), sa.equicorrelated(3, 0.2))
 
 
 def test_a_derived_limit_is_not_stored():
@@ -319,6 +238,3 @@ def test_a_derived_limit_is_not_stored():
     assert not isinstance(block.limit, str)
     assert pickle.dumps(block) == before
     assert block == Sigmoid(0.5, 0.7)
-
-
-# One layer with real numbers

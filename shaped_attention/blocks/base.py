@@ -268,12 +268,6 @@ def blocks_of(layer: Layer) -> tuple[Block, ...]:
         return (layer,)
     if isinstance(layer, Pattern):
         return tuple(block for blocks in layer.layers for block in blocks)
-    if isinstance(getattr(layer, "layer", None), Block | list | tuple | Pattern):
-        kind = type(layer).__name__
-        raise ValueError(
-            f"layer must be a block or a non-empty list of blocks; got a {kind}: pass its "
-            f"layer, {kind.lower()}.layer"
-        )
     if not isinstance(layer, list | tuple) or not layer:
         raise argument_error("layer", "a block or a non-empty list of blocks", layer)
     for i, block in enumerate(layer):

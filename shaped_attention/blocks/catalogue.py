@@ -24,10 +24,7 @@ _OF_MLP = (
 )  # fmt: skip
 
 ARGUMENTS: tuple[str, ...] = (
-    "gamma", "tau0", "heads", "mask", "output_projection", "key_size", "query_bias", "key_bias",
-    "mlp_gamma", "c_plus", "c_minus", "kv_heads", "head_size", "value_ratio", "rope",
-    "qk_norm", "softcap", "activation", "activation_scale", "gated", "gate_bias", "hidden",
-    "hidden_ratio", "norm", "norm_place", "norm_eps",
+    "gamma", *_OF_ATTENTION, *_OF_MLP, "norm", "norm_place", "norm_eps",
 )  # fmt: skip
 """Names of all parameters of named layers."""
 

@@ -1,12 +1,12 @@
 """The limit of a block: drift and noise of a factor of the covariance, and their speed.
 
 A block has one if its layer changes V by order 1/n. It is derived from the branch
-(`shaped_attention.blocks.limits`). What a layer needs of blocks with norms is in `NormTerms`.
+(`shaped_attention.blocks.limits`), that of blocks with norms is in `normalised_limit`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shaped_attention.blocks.parameters import Parameters
 from shaped_attention.numerics.graph import Graph
@@ -19,6 +19,9 @@ from shaped_attention.numerics.primitives import (
     row_squares,
     sqrt,
 )
+
+if TYPE_CHECKING:
+    from shaped_attention.blocks.normalised_limit import SandwichLimit
 
 _LINEAR = 1.0 + 1e-9
 """Largest order of growth in F that is not superlinear."""
@@ -115,7 +118,7 @@ class Limit:
         return None
 
     @property
-    def norm(self) -> NormTerms | None:
+    def norm(self) -> SandwichLimit | None:
         """What a layer needs to know of a block with norms, whose V is a matrix of correlations."""
         return None
 
@@ -123,31 +126,6 @@ class Limit:
     def normalised(self) -> bool:
         """Whether the rows of F are divided by their lengths after each step."""
         return self.norm is not None
-
-
-class NormTerms:
-    """What a layer needs of the limit of a block with norms."""
-
-    @property
-    def relaxes(self) -> bool:
-        """Whether the variances of networks fluctuate about 1 by order 1 / sqrt n."""
-        return False
-
-    def branch(self, p: Parameters) -> tuple[Limit, Parameters] | None:
-        """Return limit and parameters of a branch that is normalised before it is added, or None.
-
-        A step of it, divided by the lengths of its rows, enters through `moved`; the limit
-        describes the remaining part of the block.
-        """
-        return None
-
-    def weights(self, p: Parameters) -> tuple[Any, Any]:
-        """Return lambda^2 and gamma^2, whose sum is 1."""
-        return 1.0 - p.gamma**2, p.gamma**2
-
-    def moved(self, p: Parameters, factor: M, branch: M) -> M:
-        """Return the factor after a step of `branch`, whose new factor is given."""
-        return factor
 
 
 def is_superlinear(limit: Limit, p: Parameters, tokens: int, columns: int) -> bool:

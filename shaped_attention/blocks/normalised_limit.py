@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shaped_attention.blocks.base import Block
-from shaped_attention.blocks.limit import Limit, NormTerms
+from shaped_attention.blocks.limit import Limit
 from shaped_attention.blocks.parameters import Parameters, at_depth
 from shaped_attention.blocks.reasons import limit_of
 from shaped_attention.numerics.primitives import M, concatenate, lower, sqrt
@@ -70,7 +70,7 @@ class Reweighted(Parameters):
 
 
 @dataclass(frozen=True)
-class SandwichLimit(Limit, NormTerms):
+class SandwichLimit(Limit):
     """Limit of a block whose branch ends in a norm: `moved` has all but the cross term.
 
     `p` are the parameters of the normalised block, `inner` is the un-normalised one.
@@ -80,7 +80,7 @@ class SandwichLimit(Limit, NormTerms):
     place: str
 
     @property
-    def norm(self) -> NormTerms:
+    def norm(self) -> SandwichLimit:
         """The limit itself: V is a matrix of correlations."""
         return self
 
@@ -110,7 +110,11 @@ class SandwichLimit(Limit, NormTerms):
         limit_of(self.inner).check(tokens)
 
     def branch(self, p: Parameters) -> tuple[Limit, Parameters] | None:
-        """Return the limit and the parameters of the branch's own Gram matrix: gamma is 1."""
+        """Return the limit and the parameters of the branch's own Gram matrix: gamma is 1.
+
+        A step of it, divided by the lengths of its rows, enters through `moved`. None if the branch
+        is not normalised before it is added.
+        """
         return limit_of(self.inner), Reweighted(p.inner, 1.0)
 
     def moved(self, p: Parameters, factor: M, branch: M) -> M:

@@ -35,7 +35,7 @@ else:
 B = TypeVar("B", bound=DataclassInstance)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Schedule:
     """A parameter that changes with depth: a piecewise linear function of l / L in [0, 1].
 
@@ -49,8 +49,8 @@ class Schedule:
     Raises
     ------
     ValueError
-        If there are fewer than two knots, a depth or value is not a finite number, the depths do
-        not strictly increase from 0 to 1, or anything but the knots is given.
+        If there are fewer than two knots, a depth or value is not a finite number, or the depths
+        do not strictly increase from 0 to 1.
 
     Examples
     --------
@@ -60,12 +60,8 @@ class Schedule:
 
     knots: Any
 
-    def __init__(self, knots: Any = None, *others: Any, **named: Any) -> None:
-        if others or named:
-            raise ValueError(
-                "Schedule takes only the knots, pairs (relative depth, value): write "
-                "Schedule(zip(s, values)) for depths s from 0 to 1 and the values there"
-            )
+    def __post_init__(self) -> None:
+        knots = self.knots
         try:
             pairs = tuple((float(x), float(y)) for x, y in knots)
         except (TypeError, ValueError):

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _ALIBI = "shaped_attention/blocks/positions.py"
 _EMBEDDED = "shaped_attention/architectures/tokens.py"
-_COSINES = "shaped_attention/blocks/limits/cosines.py"
+_COSINES = "shaped_attention/blocks/limits/prepared_rows.py"
 
 
 ARCHITECTURES = [
@@ -32,7 +32,7 @@ ARCHITECTURES = [
         _COSINES,
         "((half + 1.0 + j) * (j + 1.0))",
         "((half + j) * (j + 1.0))",
-        ("test_attention_variants_limit.py::test_the_mean_cosine_of_gaussian_rows[4]",),
+        ("test_attention_variants.py::test_the_mean_cosine_of_gaussian_rows[4]",),
     ),
     Mutant(
         "eps-of-the-sum-over-groups",

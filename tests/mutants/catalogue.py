@@ -13,7 +13,6 @@ from tests.mutants.estimates import ESTIMATES
 from tests.mutants.explosion import EXPLOSION
 from tests.mutants.lazy import LAZY
 from tests.mutants.mutant import Mutant
-from tests.mutants.normalised_limit import NORMALISED_LIMIT
 from tests.mutants.reverse import REVERSE
 from tests.mutants.rows import ROWS
 from tests.mutants.sphere import SPHERE
@@ -36,7 +35,6 @@ MUTANTS: list[Mutant] = [
     *STOPPING,
     *EXPLOSION,
     *LAZY,
-    *NORMALISED_LIMIT,
     *SPHERE,
     *SWEEPS,
     *SYMBOLS,

@@ -69,6 +69,6 @@ ROWS = [
         "one-degree-of-freedom-too-many", _ROWS + "step.py",
         "self._numbers.wishart(name, rows, rest, self._head)",
         "self._numbers.wishart(name, rows, rest + 1, self._head)",
-        ("test_layer_norm.py::test_the_chain_has_the_law_of_networks[sandwich, n = m + 2]",),
+        ("test_normalised.py::test_the_chain_has_the_law_of_networks[sandwich, n = m + 2]",),
     ),
 ]  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from shaped_attention.blocks.limits.known_matrices import KnownMatrices, key_of
 from shaped_attention.blocks.limits.numbers import (
     Coefficient,
     Known,
@@ -16,28 +15,24 @@ from shaped_attention.blocks.limits.numbers import (
     identity_of,
     is_zero,
     number_at,
-    ratio_of,
     test_value,
     times,
 )
-from shaped_attention.blocks.limits.small import Array, Matrix, Small
+from shaped_attention.blocks.limits.small import KnownMatrices, Matrix, Small, key_of
+from shaped_attention.libraries import torch
 from shaped_attention.numerics import primitives
 
 
 class Algebra(KnownMatrices):
     """Operations on small matrices."""
 
-    def run(
-        self, name: Hashable, args: tuple[Any, ...], shadow: Callable[..., Array],
-        function: Callable[..., Any], *, turned: bool = False,
-    ) -> Matrix:  # fmt: skip
-        """Return the result of an operation on matrices and numbers.
-
-        With `turned` it may be the transpose of what is known.
-        """
+    def run(self, name: Hashable, args: tuple[Any, ...], function: Callable[..., Any]) -> Matrix:
+        """Return the result of an operation in primitives on matrices and numbers."""
         key = key_of(name, args)
         if key not in self.results:
-            tests = (x.shadow if isinstance(x, Small) else test_value(x) for x in args)
+            tests = (
+                torch.from_numpy(x.shadow) if isinstance(x, Small) else test_value(x) for x in args
+            )
             fixed = all(
                 x.constant if isinstance(x, Small) else not isinstance(x, Known) for x in args
             )
@@ -47,29 +42,18 @@ class Algebra(KnownMatrices):
                     *(x.at(point) if isinstance(x, Small) else number_at(x, point) for x in args)
                 )
 
-            value = np.asarray(shadow(*tests))
-            other: Matrix = None
-            if turned and not fixed and self.alike(value) is None:
-                other = self.alike(value.T.copy())
-            new, first = self.transposed(other), self.count
-            if new is None:
-                new = self.known(value, None if fixed else make)
+            first = self.count
+            new = self.known(function(*tests).numpy(), None if fixed else make)
             if new is not None and not fixed and new.number == first:
                 new.origin = name, args
             self.results[key] = new, args  # the arguments stay alive: keys have their ids
         return self.results[key][0]
 
-    def entrywise(self, function: Callable[..., Any], x: Small, name: Hashable) -> Matrix:
-        """Return a function of the entries, also of arrays, which `name` tells from others."""
-        return self.run(name, (x,), function, function)
-
-    # Linear combinations are kept as such: numbers leave every product, equal terms are added, and
-    # terms with a common factor share one product.
+    # Linear combinations are kept as such: numbers leave every product, and equal terms are added.
 
     def combined(self, terms: dict[Small, Coefficient]) -> Matrix:
         """Return a linear combination of matrices that are none."""
-        terms = self._with_one_constant({x: c for x, c in terms.items() if not is_zero(c)})
-        terms = self._folded(terms)
+        terms = {x: c for x, c in terms.items() if not is_zero(c)}
         if not terms:
             return None
         if len(terms) == 1:
@@ -87,48 +71,6 @@ class Algebra(KnownMatrices):
             found.terms = terms
         self.results[key] = found, tuple(terms)
         return found
-
-    def _with_one_constant(self, terms: dict[Small, Coefficient]) -> dict[Small, Coefficient]:
-        """Add constants whose coefficients have a known ratio."""
-        kept: dict[Small, Coefficient] = {}
-        for x, c in terms.items():
-            whole: Matrix = x
-            for y, d in list(kept.items()) if x.constant else ():
-                ratio = ratio_of(c, d)
-                if y.constant and ratio is not None:
-                    whole, c = self.constant(y.shadow + ratio * x.shadow), kept.pop(y)
-                    break
-            if whole is not None:
-                kept[whole] = c
-        return kept
-
-    def _folded(self, terms: dict[Small, Coefficient]) -> dict[Small, Coefficient]:
-        """Add what is multiplied by a common factor before the product."""
-        for name, operation in (("matmul", self.product), ("times", self.times)):
-            for side in (1, 0):
-                groups: dict[Small, list[Small]] = {}
-                for x in terms:
-                    pair = x.factors(name)
-                    for factor in {pair[side]} if pair else ():
-                        groups.setdefault(factor, []).append(x)
-                for factor, alike in groups.items():
-                    if len(alike) < 2:
-                        continue
-                    rest = {x: c for x, c in terms.items() if x not in alike}
-                    others: dict[Small, Coefficient] = {}
-                    for x in alike:
-                        other = x.factors(name)[1 - side]  # type: ignore[index]
-                        for base, c in other.combination.items():
-                            others[base] = added(others.get(base, 0.0), times(c, terms[x]))
-                    inner = self.combined(others)
-                    if name == "matmul" and inner is not None and inner.terms and inner.is_outer:
-                        continue  # each product with an outer one is smaller
-                    new = operation(factor, inner) if side == 0 else operation(inner, factor)
-                    for base, c in () if new is None else new.combination.items():
-                        rest[base] = added(rest.get(base, 0.0), c)
-                    if len(rest) < len(terms):
-                        return self._folded({x: c for x, c in rest.items() if not is_zero(c)})
-        return terms
 
     def scaled(self, number: Coefficient, a: Matrix) -> Matrix:
         """Return a multiple."""
@@ -173,7 +115,7 @@ class Algebra(KnownMatrices):
                 return x.origin[1][0]
             if pair := x.factors("times"):
                 return self.times(*map(self.transposed, pair))
-            return self.run("mT", (x,), lambda y: y.T.copy(), lambda y: y.mT)
+            return self.run("mT", (x,), lambda y: y.mT)
 
         return self._linear(a, one)
 
@@ -191,9 +133,7 @@ class Algebra(KnownMatrices):
         def one(x: Small) -> Matrix:
             if pair := x.factors("matmul"):
                 return self.row_sums(self.times(pair[0], self.transposed(pair[1])))
-            return self.run(
-                "diagonal", (x,), lambda y: np.diag(y)[:, None].copy(), primitives.diagonal
-            )
+            return self.run("diagonal", (x,), primitives.diagonal)
 
         return self._linear(a, one)
 
@@ -201,49 +141,32 @@ class Algebra(KnownMatrices):
         """Return a matrix product."""
         if a is None or b is None:
             return None
+        if a.shape[1] != b.shape[0]:  # as of a block for another number of tokens
+            raise ValueError(f"matrices {a.shape} and {b.shape} have no product")
         if a.is_identity:
             return b
         if b.is_identity:
             return a
         if (1, 1) in (a.shape, b.shape):
             return self.times(a, b)
-        if a.multiple is not None or (a.terms and a.is_outer and not b.constant):
-            return self._over(a, lambda x: self.product(x, b))
-        if b.multiple is not None or (b.terms and b.is_outer and not a.constant):
-            return self._over(b, lambda x: self.product(a, x))
+        if a.multiple is not None:
+            return self.scaled(a.multiple[0], self.product(a.multiple[1], b))
+        if b.multiple is not None:
+            return self.scaled(b.multiple[0], self.product(a, b.multiple[1]))
+        if a.terms and a.shape[1] == 1:
+            return self.total(*(self.scaled(c, self.product(x, b)) for x, c in a.terms.items()))
         if a.outer:
             return self.product(a.outer[0], self.product(a.outer[1], b))
         if b.outer:
             return self.product(self.product(a, b.outer[0]), b.outer[1])
-        if a.shape[1] == 1 and (pair := a.factors("times")):
-            for number, column in (pair, pair[::-1]):
-                if number.shape == (1, 1):
-                    return self.product(column, self.times(number, b))
-        return self._matmul(a, b)
-
-    def _over(self, a: Small, function: Callable[[Small], Matrix]) -> Matrix:
-        """Return the sum of a linear function of the terms of a combination."""
-        return self.total(*(self.scaled(c, function(x)) for x, c in a.combination.items()))
-
-    def _matmul(self, a: Small, b: Small) -> Matrix:
         if b.is_uniform and b.shape[1] == 1:
-            sums = self.run(
-                "row_sums", (a,), lambda y: y.sum(1, keepdims=True), primitives.row_sums
-            )
-            return self.scaled(b.entry, sums)
+            return self.scaled(b.entry, self.run("row_sums", (a,), primitives.row_sums))
         if a.is_uniform and a.shape[0] == 1:
-            sums = self.run(
-                "column_sums", (b,), lambda y: y.sum(0, keepdims=True), primitives.column_sums
-            )
-            return self.scaled(a.entry, sums)
+            return self.scaled(a.entry, self.run("column_sums", (b,), primitives.column_sums))
         if a.is_uniform and a.shape[1] > 1:
             column = self.ones(a.shape[0], 1)
             return self.scaled(a.entry, self.product(column, self.column_sums(b)))
-        if b.is_uniform and b.shape[0] > 1:
-            row = self.ones(1, b.shape[1])
-            return self.scaled(b.entry, self.product(self.row_sums(a), row))
-        wide = a.shape[1] > 1
-        return self.run("matmul", (a, b), np.matmul, lambda x, y: x @ y, turned=wide)
+        return self.run("matmul", (a, b), lambda x, y: x @ y)
 
     def times(self, a: Matrix, b: Matrix) -> Matrix:
         """Return a product entry by entry; rows and columns are repeated."""
@@ -253,7 +176,7 @@ class Algebra(KnownMatrices):
             if u.multiple is not None:
                 return self.scaled(u.multiple[0], self.times(u.multiple[1], v))
         if a.constant and b.constant:
-            return self.run("times", (a, b), np.multiply, lambda x, y: x * y)
+            return self.run("times", (a, b), lambda x, y: x * y)
         rows, columns = np.broadcast_shapes(a.shape, b.shape)
         for u, v in ((a, b), (b, a)):
             if u.is_uniform:
@@ -263,20 +186,18 @@ class Algebra(KnownMatrices):
             if u.outer and v.outer and u.shape == v.shape:
                 pairs = zip(u.outer, v.outer, strict=True)
                 return self.product(*(self.times(x, y) for x, y in pairs))
+            pair = v.factors("times")
+            if pair and pair[0].is_uniform and u.shape == (rows, columns):
+                return self.scaled(pair[0].entry, self.times(u, pair[1]))
+            if u.shape == (1, 1) and v.outer:
+                return self.product(v.outer[0], self.times(u, v.outer[1]))
             if u.outer and v.shape == (rows, 1):
                 return self.product(self.times(u.outer[0], v), u.outer[1])
             if u.outer and v.shape == (1, columns):
                 return self.product(u.outer[0], self.times(u.outer[1], v))
-            if u.shape == (1, 1) and v.outer:
-                return self.product(v.outer[0], self.times(u, v.outer[1]))
-            pair = v.factors("times")
-            if pair and pair[0].is_uniform and u.shape == (rows, columns):
-                return self.scaled(pair[0].entry, self.times(u, pair[1]))
-            if pair and pair[0].constant and u.constant:
-                return self.times(self.times(u, pair[0]), pair[1])
         if b.constant or (not a.constant and a.number > b.number):
             a, b = b, a
-        return self.run("times", (a, b), np.multiply, lambda x, y: x * y)
+        return self.run("times", (a, b), lambda x, y: x * y)
 
     def _spread(self, a: Small, rows: int, columns: int) -> Matrix:
         """Return a column, a row or a number as often as it fits."""
@@ -288,25 +209,20 @@ class Algebra(KnownMatrices):
             if min(rows, columns) > 1:
                 return self.product(self.ones(rows, 1), self._spread(a, 1, columns))
             ones = self.ones(rows, columns)
-            return self.run("times", (ones, a), np.multiply, lambda x, y: x * y)
+            return self.run("times", (ones, a), lambda x, y: x * y)
         if a.shape[1] < columns:
             return self.product(a, self.ones(1, columns))
         return self.product(self.ones(rows, 1), a)
 
     def over(self, a: Matrix, b: Small) -> Matrix:
         """Return a quotient entry by entry."""
-        return None if a is None else self.run("over", (a, b), np.divide, lambda x, y: x / y)
+        return None if a is None else self.run("over", (a, b), lambda x, y: x / y)
 
 
 def _sum(terms: dict[Small, Coefficient], point: Point) -> Any:
-    """Return a linear combination at a point; equal rows or columns are added without copies."""
-    total, whole = None, not all(x.outer for x in terms)
-    for x, c in sorted(terms.items(), key=lambda pair: pair[0].outer is not None):
-        number, part = number_at(c, point), None
-        for one, other in (x.outer, x.outer[::-1]) if whole and x.outer else ():
-            if one.is_uniform and part is None:
-                number, part = number * one.entry, other.at(point)
-        part = x.at(point) if part is None else part
-        part = part if isinstance(number, float | int) and number == 1.0 else number * part
-        total = part if total is None else total + part
-    return total
+    """Return a linear combination at a point."""
+    parts = []
+    for x, c in terms.items():
+        number, part = number_at(c, point), x.at(point)
+        parts.append(part if isinstance(number, float | int) and number == 1.0 else number * part)
+    return sum(parts[1:], parts[0])

@@ -20,14 +20,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shaped_attention.blocks.activations import derivatives as at_a_point
 from shaped_attention.blocks.activations import is_smooth
-from shaped_attention.blocks.limits.cosines import SMALLEST_NORMED, mean_cosines
 from shaped_attention.blocks.limits.jets import SMOOTH, Jet
 from shaped_attention.blocks.limits.numbers import LimitError, added, test_value, times
-from shaped_attention.blocks.limits.rotation_modes import modes_of_table
+from shaped_attention.blocks.limits.prepared_rows import rotated, with_unit_rows
 from shaped_attention.blocks.limits.rows import Rows, aligned, inner, joined, known_gram
 from shaped_attention.blocks.limits.series import Series
 from shaped_attention.blocks.limits.small import Matrix, Small
@@ -135,9 +133,9 @@ def primitive_of_rows(x: Rows, function: Callable[..., Any], args: Any, named: A
         return x.squares()
     if name == "unit_rows":
         x.check_plain()
-        return x / x.squares().root() if all(s.grows for s in x.spaces) else _cosines(x)
+        return x / x.squares().root() if all(s.grows for s in x.spaces) else with_unit_rows(x)
     if name == "rotate":
-        return _rotated(x, np.asarray(args[1]))
+        return rotated(x, np.asarray(args[1]))
     if name == "leaky":
         _check_projected(x)
         return _leaky(x, args[1], args[2])
@@ -208,18 +206,10 @@ def _leaky(x: Rows, up: Any, down: Any) -> Rows:
         raise LimitError("the slopes of a ReLU must agree at infinite width: 1 + c / sqrt n")
     v = known_gram(x)
     spread = 0.5 * (up.c[1] + (-1.0) * down.c[1])
-    kernel = a.run("arc_cosine_kernel", (v,), _kernel, primitives.arc_cosine_kernel)
+    kernel = a.run("arc_cosine_kernel", (v,), primitives.arc_cosine_kernel)
     gram = a.plus(a.scaled(2.0 / math.pi, kernel), a.scaled(-1.0, v))
     mean = Series(0, *(0.5 * (p + q) for p, q in zip(up.c, down.c, strict=True)))
     return _parted(x, mean, None, a.scaled(spread**2, gram), 1)
-
-
-def _kernel(v: NDArray[Any]) -> NDArray[Any]:
-    """Return sqrt(V_aa V_bb) J(rho_ab), J(r) = sqrt(1 - r^2) + r (pi - arccos r)."""
-    sizes = np.sqrt(np.outer(np.diag(v), np.diag(v)))
-    rho = np.clip(v / sizes, -1.0, 1.0)
-    value: NDArray[Any] = sizes * (np.sqrt(1.0 - rho**2) + rho * (np.pi - np.arccos(rho)))
-    return value
 
 
 def _gated(u: Rows, gate: Activated) -> Rows:
@@ -265,99 +255,35 @@ def _general(x: Rows, function: Callable[[Any], Any], v: Small) -> Rows:
     for k in range(_ORDERS):
         table[:, k] = weights / weights.sum() * here
         before, here = here, (nodes * here - math.sqrt(k) * before) / math.sqrt(k + 1.0)
+
+    def coefficients(v: Any) -> tuple[Any, Any]:
+        """Return the standard deviations, and Hermite coefficients (m, orders)."""
+        sigma = primitives.sqrt(primitives.diagonal(v))
+        at_nodes = function(sigma @ primitives.constant(nodes[None], like=v))
+        return sigma, at_nodes @ primitives.constant(table, like=v)
+
+    def one(each: Any, k: int) -> Any:
+        return each @ primitives.constant(np.eye(_ORDERS)[:, k : k + 1], like=each)
+
+    def slopes(v: Any) -> Any:
+        """Return E f'(h_a), a column."""
+        sigma, each = coefficients(v)
+        return one(each, 1) / sigma
+
+    def left_over(v: Any) -> Any:
+        """Return the sum over k != 1 of a_k a_k^T o rho^k, by Horner's rule."""
+        sigma, each = coefficients(v)
+        rho, total = v / (sigma @ sigma.mT), 0.0 * v
+        for k in range(_ORDERS - 1, -1, -1):
+            total = total * rho
+            if k != 1:
+                total = total + one(each, k) @ one(each, k).mT
+        return total
+
     # One operation each: high orders may vanish at the test point, and matter at large V.
-    alpha = a.run(
-        ("hidden slopes", function), (v,), lambda y: _slopes(y, function, nodes, table, _arrays),
-        lambda y: _slopes(y, function, nodes, table, _matrices(y)),
-    )  # fmt: skip
-    gram = a.run(
-        ("hidden units", function), (v,), lambda y: _left_over(y, function, nodes, table, _arrays),
-        lambda y: _left_over(y, function, nodes, table, _matrices(y)),
-    )  # fmt: skip
+    alpha = a.run(("hidden slopes", function), (v,), slopes)
+    gram = a.run(("hidden units", function), (v,), left_over)
     return _parted(x, 0.0, alpha, gram, 0)
-
-
-def _arrays(entries: Any) -> Any:
-    return entries
-
-
-def _matrices(v: Any) -> Callable[[Any], Any]:
-    return lambda entries: primitives.constant(entries, like=v)
-
-
-def _coefficients(v: Any, function: Any, nodes: Any, table: Any, known: Any) -> tuple[Any, Any]:
-    """Return the standard deviations, and Hermite coefficients (m, orders)."""
-    diagonal: Any = np.diag(v)[:, None] if isinstance(v, np.ndarray) else primitives.diagonal(v)
-    sigma = primitives.sqrt(diagonal)
-    return sigma, function(sigma @ known(nodes[None])) @ known(table)
-
-
-def _slopes(v: Any, function: Any, nodes: Any, table: Any, known: Any) -> Any:
-    """Return E f'(h_a), a column."""
-    sigma, each = _coefficients(v, function, nodes, table, known)
-    return (each @ known(np.eye(_ORDERS)[:, 1:2])) / sigma
-
-
-def _left_over(v: Any, function: Any, nodes: Any, table: Any, known: Any) -> Any:
-    """Return the sum over k != 1 of a_k a_k^T o rho^k."""
-    sigma, each = _coefficients(v, function, nodes, table, known)
-    rho = v / (sigma @ _turned(sigma))
-    # By Horner's rule.
-    total: Any = 0.0
-    for k in range(_ORDERS - 1, -1, -1):
-        column = each @ known(np.eye(_ORDERS)[:, k : k + 1])
-        total = total * rho
-        if k != 1:
-            total = total + column @ _turned(column)
-    return total
-
-
-def _turned(x: Any) -> Any:
-    return x.T if isinstance(x, np.ndarray) else x.mT
-
-
-def _some(matrix: Matrix) -> Small:
-    if matrix is None:
-        raise LimitError("rows vanish at infinite width")
-    return matrix
-
-
-def _cosines(x: Rows) -> Rows:
-    """Return rows of a fixed number d of columns, divided by their lengths.
-
-    Only products with other, independent rows can follow: what they need to know is the mean cosine
-    of two rows of d Gaussian columns.
-    """
-    a, columns = x.layer.algebra, x.shape[1]
-    if not isinstance(columns, int) or columns < SMALLEST_NORMED:
-        fewest = SMALLEST_NORMED
-        raise LimitError(f"a norm over {columns} columns has a rule from {fewest} columns on")
-    roots = []
-    for space in x.spaces:
-        own = [c for s, c in x.parts if s.space is space]
-        v = a.total(*(a.product(c.M, a.transposed(c.M)) for c in own))
-        if any(c.power != own[0].power for c in own):
-            raise LimitError("rows of parts of different orders are normalised together")
-        roots.append(v)
-    if any(v is not roots[0] for v in roots):
-        raise LimitError("parts with different covariances are normalised together")
-    v = _some(roots[0])
-    sigma = _some(a.entrywise(primitives.sqrt, _some(a.diagonal(v)), "sqrt"))
-    rho = _some(a.over(a.over(v, sigma), _some(a.transposed(sigma))))
-    cosines = _some(a.entrywise(lambda y: mean_cosines(y, columns), rho, ("cosines", columns)))
-    root = _some(a.run("cholesky", (cosines,), np.linalg.cholesky, primitives.cholesky))
-    unit = Jet(a, root.shape, root) * columns**-0.5
-    parts = [(Source(space, x.count), unit) for space in x.spaces]
-    return x.layer.with_unit_rows(x, Rows(x.layer, parts, x.count, x.spaces))
-
-
-def _rotated(x: Rows, table: NDArray[Any]) -> Rows:
-    """Return rotated rows: their scores have the kernel r(a - b - c + d) (`rotations`)."""
-    x.check_plain()
-    columns = x.shape[1]
-    share = table.shape[1] / columns if isinstance(columns, int) else 1.0
-    turns = table.tobytes(), modes_of_table(table, share)
-    return Rows(x.layer, x.parts, x.count, x.spaces, None, turns)
 
 
 def mean_square(function: Callable[[Any, Any], Any], s: Any) -> Series:

@@ -263,7 +263,7 @@ class Jet(Extended):
         """Return a smooth function of the entries."""
         a, u = self.algebra, self.at(0)
         point = a.zeros(u.shape) if u.M is None else u.M
-        values = [a.entrywise(d, point, (name, k)) for k, d in enumerate(SMOOTH[name])]
+        values = [a.run((name, k), (point,), d) for k, d in enumerate(SMOOTH[name])]
         f0, f1, f2 = values
         curved = a.scaled(0.5, a.times(f2, u.square_of_noise()))
         return Jet(
@@ -294,13 +294,8 @@ class Jet(Extended):
         a, u = self.algebra, self.at(0)
         lead = a.zeros(u.shape) if u.M is None else u.M
 
-        def weights(y: NDArray[Any]) -> NDArray[Any]:
-            largest = np.where(seen, y, -np.inf).max(1, keepdims=True)
-            u = np.where(seen, np.exp(np.minimum(y - largest, 0.0)), 0.0)
-            return u / u.sum(1, keepdims=True)
-
         name = ("softmax", seen.tobytes())
-        w = a.run(name, (lead,), weights, lambda y: primitives.softmax(y, seen))
+        w = a.run(name, (lead,), lambda y: primitives.softmax(y, seen))
         small = Jet(a, u.shape, None, u.D, u.G, u.E)
         curved = a.scaled(0.5, small.square_of_noise())
         top = Jet(a, u.shape, w, a.times(w, u.D), u.G.times(w), a.times(w, a.plus(u.E, curved)))

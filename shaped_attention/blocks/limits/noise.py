@@ -347,42 +347,18 @@ def gaussians(noise: Noise) -> list[Gaussian]:
 
 
 def sampled(noise: Noise, increments: dict[Gaussian, Any], point: Point) -> Any:
-    """Return the noise for given increments; terms share what is to their right."""
-    algebra, cores = noise.algebra, {}
-    groups: dict[Any, list[Any]] = defaultdict(list)
-    rights: dict[Any, Small | None] = {}
+    """Return the noise for given increments."""
+    algebra, parts = noise.algebra, []
     for x in noise.terms:
-        key = (id(x.z), x.flipped, x.L.number, x.R.number, x.weight and x.weight.number)
-        if key not in cores:
-            z = increments[x.z].mT if x.flipped else increments[x.z]
-            s = z if x.L.is_identity else x.L.at(point) @ z
-            s = s if x.R.is_identity else s @ x.R.at(point).mT
-            cores[key] = s if x.weight is None else x.weight.at(point) * s
-        core, right = cores[key], x.right
+        core = increments[x.z].mT if x.flipped else increments[x.z]
+        core = core if x.L.is_identity else x.L.at(point) @ core
+        core = core if x.R.is_identity else core @ x.R.at(point).mT
+        core = core if x.weight is None else x.weight.at(point) * core
         if x.summed:
-            # diag(s) (w F): the sum over terms is multiplied by F once.
-            inner, right = _split(algebra, right, x.L.shape[0])
-            core = row_sums(core) * inner.at(point)
-        if x.left is not None:
-            core = x.left.at(point) @ core
-        c = number_at(x.coefficient, point)
-        place = None if right is None else right.number
-        rights[place] = right
-        groups[place].append(core if isinstance(c, float | int) and c == 1.0 else c * core)
-    total = None
-    for place, parts in groups.items():
-        inner, right = sum(parts[1:], parts[0]), rights[place]
-        part = inner if right is None else inner @ right.at(point)
-        total = part if total is None else total + part
-    return total
-
-
-def _split(algebra: Algebra, right: Small | None, size: int) -> tuple[Small, Small | None]:
-    """Return X and F with X F what is to the right of a diagonal matrix."""
-    if right is None:
-        return algebra.identity(size), None
-    if right.origin is not None and right.origin[0] == "matmul" and right.multiple is None:
-        first, second = right.origin[1]
-        if first.constant:
-            return first, second
-    return right, None
+            right = algebra.identity(x.L.shape[0]) if x.right is None else x.right
+            core = row_sums(core) * right.at(point)
+        elif x.right is not None:
+            core = core @ x.right.at(point)
+        core = core if x.left is None else x.left.at(point) @ core
+        parts.append(number_at(x.coefficient, point) * core)
+    return sum(parts[1:], parts[0])

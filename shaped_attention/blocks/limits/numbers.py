@@ -211,16 +211,6 @@ def identity_of(number: Any) -> Hashable:
     return number.name if isinstance(number, Known) else float(number)
 
 
-def ratio_of(a: Coefficient, b: Coefficient) -> float | None:
-    """Return c if a = c b for a number c, else None."""
-    mine, yours = _terms(a), _terms(b)
-    if mine.keys() != yours.keys():
-        return None
-    first = next(iter(mine))
-    c = mine[first] / yours[first]
-    return c if all(math.isclose(mine[x], c * yours[x], rel_tol=1e-14) for x in mine) else None
-
-
 def is_zero(number: Any) -> bool:
     """Return whether a number is known to be 0."""
     return isinstance(number, float | int) and number == 0.0
