@@ -24,7 +24,7 @@ from shaped_attention.audit.report import ModelCheck
 from shaped_attention.audit.rule import suspects_of
 from shaped_attention.commands.main import main
 from shaped_attention.statistics.ranks import ranks
-from tests import test_reality_layer_norm
+from tests import reality
 from tests.example_modules import DEPTH, PARAMS, build, llama, unscaled
 from tests.test_step_zero import ENCODERS, config_of
 
@@ -277,7 +277,7 @@ def flagged(models: int, first: int = 0) -> list[str]:
 
 def test_correct_models_pass() -> None:
     assert flagged(2) == []
-    assert check(made(test_reality_layer_norm.config_of("modernbert", 0.02), 1)).ok
+    assert check(made(reality.config_of("modernbert", 0.02), 1)).ok
     assert check(mitchell(), None, MITCHELL).ok
     assert check(build()).ok
     assert check(llama(), PARAMS, DEPTH).ok

@@ -14,8 +14,7 @@ from click.testing import CliRunner
 import shaped_attention as sa
 from shaped_attention.architectures.coverage import ALIASES, APPROXIMATE, READ
 from shaped_attention.commands.main import main
-from tests.reality import IDS, SMALL, check_law
-from tests.test_reality_layer_norm import OLD, WIDE
+from tests.reality import IDS, OLD, SMALL, WIDE, check_law
 
 
 def sizes(kind: str, width: int, depth: int, heads: int, hidden: int, words: int, **more: Any):
