@@ -22,7 +22,7 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.blocks.attention import ShapedAttention
-from shaped_attention.blocks.base import Block, Pattern
+from shaped_attention.blocks.base import Pattern
 from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.blocks.parallel import Parallel
@@ -137,10 +137,6 @@ def with_blocks(change: Change) -> Callable[[sa.Model], sa.Model]:
     return lambda model: replace(
         model, layer=Pattern([[changed(x, change) for x in blocks] for blocks in model.layers()])
     )
-
-
-def with_fields(kind: type[Block], **new: Any) -> Callable[[sa.Model], sa.Model]:
-    return with_blocks(lambda block: replace(block, **new) if isinstance(block, kind) else block)
 
 
 def without_scale_of_depth(model: sa.Model) -> sa.Model:

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from click import ClickException
 
 import shaped_attention as sa
-from shaped_attention.commands.options import one_sentence
 from shaped_attention.numerics.draws import Draws, stream_key
 from shaped_attention.samplers import loop
-from shaped_attention.samplers.network import WeightProduct, WeightStepper
+from shaped_attention.samplers.network import WeightProduct
 
 KEY = stream_key(5, "network")
 LAYER = sa.ShapedAttention(0.3)
@@ -76,20 +74,6 @@ def test_chunks_are_smaller_once_where_memory_is_full(
         run()
 
 
-def test_a_single_sample_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "Paths", FullMemory(0))
-    monkeypatch.setattr(WeightStepper, "chunk", lambda *_: 1)
-    monkeypatch.setattr(loop, "free_bytes", lambda place: 2**28)
-    # Weights of half a gigabyte, and 9 m n = 442 kB.
-    with pytest.raises(
-        MemoryError,
-        match=r"^network: the memory of cpu is full with a single sample, which takes about 0.503 "
-        r"GiB; 0.25 GiB are free; wait for other programs there to end, or use fewer tokens or a "
-        r"smaller width$",
-    ):
-        sa.simulate_network(LAYER, V0, width=2**14, depth=2, samples=1, chunk=1, progress=False)
-
-
 def test_what_did_not_fit_is_gone_before_smaller_chunks_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -112,22 +96,3 @@ def test_what_did_not_fit_is_gone_before_smaller_chunks_start(
         gc.enable()
     assert held
     assert set(left) == {0}
-
-
-def test_full_memory_is_a_sentence_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "Paths", FullMemory(0))
-    with pytest.raises(ClickException, match="is full even with 8 samples"), one_sentence():
-        run()
-
-
-def test_other_errors_of_a_device_are_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def broken(stepper: Any, first: int, count: int) -> Any:
-        asked.append(count)
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    monkeypatch.setattr(loop, "Paths", broken)
-    with pytest.raises(RuntimeError, match="illegal memory access"):
-        run()
-    assert set(asked) <= {64, 16}

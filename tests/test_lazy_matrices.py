@@ -175,18 +175,6 @@ def test_direct_sums_split_a_matrix_and_may_repeat_a_space():
     assert close((both @ w) @ g.mT, both @ (g @ w.T).mT, 1e-11)
 
 
-def test_spaces_of_projections_become_one_where_they_meet():
-    """Two open spaces that were looked at apart, as with norms of queries and keys."""
-    source = Source(3000, 1)
-    space = Frame(20, source)
-    x = Rows(space, (space.fresh(1, source.stream("x").draws()),))
-    x = (1.0 / x.norm()) * x
-    q, k = (x @ lazy.Matrix(space, Open(5, source), name=name) for name in "qk")
-    q, k = q * (1.0 / q.norm()), k * (1.0 / k.norm())
-    cosine = (q @ k.mT)[:, 0, 0].numpy()
-    assert stats.kstest(cosine**2, stats.beta(0.5, 2.0).cdf).pvalue > 1e-3
-
-
 def test_signs_of_matrices_of_low_rank():
     """Against the singular value decomposition of the whole matrix, two rows equal."""
     a, b = (lazy.Space(n, 2, explicit=True) for n in (6, 7))

@@ -11,8 +11,6 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.lazy import named_model
-from shaped_attention.lazy.matrices import Matrix
-from shaped_attention.lazy.weights import Weights
 from tests.explicit_networks import matrix_sign, norms, take_step
 from tests.refusals import refused
 from tests.test_simulate_training import p_values, values_of
@@ -162,20 +160,10 @@ def as_outputs_by_inputs(monkeypatch):
     monkeypatch.setattr(named_model, "stored", wrong)
 
 
-def untied(monkeypatch):
-    """Logits by a matrix of their own."""
-    monkeypatch.setattr(
-        Weights, "looked_up", lambda self, x, name: x @ self._single[name].__dict__.setdefault(
-            "twin", Matrix(x.space, self._single[name]._spaces[0], 0.3)
-        )
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
         (without_divisor, "gpt2"),
-        (untied, "gpt2 with Muon"),
         (as_outputs_by_inputs, "gpt2 with Muon"),
     ],
 )

@@ -31,7 +31,7 @@ CONFIGURATIONS = [
         "shaped_attention/architectures/parts.py",
         "branch_eps=norm.eps / gamma**2",
         "branch_eps=norm.eps",
-        ("test_reality_rms_norm.py::test_the_eps_behind_a_branch",),
+        ("test_families.py::test_the_eps_behind_a_branch",),
     ),
     Mutant(
         "qk-norm-eps-of-weights-of-variance-one",
@@ -40,7 +40,7 @@ CONFIGURATIONS = [
         "qk_norm.eps",
         (
             "test_describe.py::test_positions_padding_and_norms_of_queries_are_described"
-            "[qwen3-8b-changes3-QK-norm over a head (eps 6.1e-06 for queries and keys of mean "
+            "[qwen3-8b-changes2-QK-norm over a head (eps 6.1e-06 for queries and keys of mean "
             "square 1)]",
         ),
     ),
