@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,16 @@ def test_a_module_that_computes_something_else_is_suspect() -> None:
         block.ln_2 = nn.Identity()
     found = check(model)
     assert [x.kind for x in found.suspects] == ["computation"], str(found)
-    assert "after layer 1 is" in found.suspects[0].what
+    assert "transformer.h.0.mlp.c_fc.weight is" in found.suspects[0].what
+
+
+@pytest.mark.parametrize("layers", [2, 4])
+def test_another_number_of_layers_is_one_suspect(layers: int) -> None:
+    found = check(build(), replace(build().config, n_layer=layers))
+    said = f"the module has 3 layers; the configuration says {layers}"
+    assert [x.what for x in found.suspects if "layers" in x.what] == [said]
+    assert not any("no such parameter" in x.what for x in found.suspects)
+    assert not found.effects
 
 
 FAMILIES = ("llama", "gpt2", "bert", "olmo2", "gemma2")

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 import shaped_attention as sa
-from shaped_attention.lazy import forgetting
+from shaped_attention.lazy import deep, forgetting
 from shaped_attention.rows.coordinates import inner
 from tests.explicit_networks import TWO_EQUAL, Explicit, norms
 from tests.refusals import refused
@@ -47,7 +47,6 @@ class Entries(sa.Block):
 
 
 CASES = {
-    "entries of tokens": (sa.Pattern([sa.ShapedAttention(0.5), Entries()]), 12, "quadratic"),
     "shaped": (sa.ShapedAttention(0.5), 32, "readout"),
     "causal, relu": ([sa.ShapedAttention(0.6, 0.5, mask="causal"), sa.ShapedMLP(0.5)], 24, "k"),
     "gpt": (GPT, 24, "k"),
@@ -165,6 +164,28 @@ def test_chunks_do_not_change_the_result():
     parts = lazily(GPT, 24, "cross-entropy:3", 5, chunk=2)
     np.testing.assert_allclose(whole.gradient_norm, parts.gradient_norm, rtol=1e-9)
     np.testing.assert_allclose(whole.loss, parts.loss, rtol=1e-9)
+
+
+def test_a_gradient_below_tokens_whose_entries_were_drawn(monkeypatch):
+    """<X_1, G_1> is the same above and below the border to a layer that acts on entries."""
+    back, differences = deep.PassedLayer.back, []
+
+    def watched(layer, above, count):
+        down, expected = layer.border.down, inner(layer.border.rows, above)
+
+        def compared(gradient):
+            below = down(gradient)
+            differences.append(float((inner(layer._after, below) - expected).abs().max()))
+            return below
+
+        layer.border.down = compared
+        return back(layer, above, count)
+
+    monkeypatch.setattr(deep.PassedLayer, "back", watched)
+    pattern = sa.Pattern([sa.ShapedAttention(0.5), Entries()])
+    sa.gradient_norms(pattern, TWO_EQUAL, width=24, depth=2, samples=50, loss="quadratic")
+    assert len(differences) == 2
+    assert max(differences) < 1e-12
 
 
 def test_names_of_matrices():

@@ -48,7 +48,7 @@ def run(model, tokens=IDS, **options):
 @pytest.mark.parametrize("init", WORKED_OUT)
 def test_numbers_worked_out_by_hand(init):
     model = made(init)
-    found = [*astuple(model.deviations[-1]), model.embedding.std, model.head_std]
+    found = [*astuple(model.stds[-1]), model.embedding.std, model.head_std]
     np.testing.assert_allclose(found, WORKED_OUT[init], rtol=1e-4)
     assert model.logit_multiplier == (0.25 if init.startswith("mup") else 1.0)
     assert bool(model.approximations) == (init in ("olmo-mitchell", "torchtitan"))
@@ -60,7 +60,7 @@ def test_recipes_of_gpt2_and_the_library():
         (None, 24**-0.5, 0.02), ("library-5.0", 1.0, 0.02), ("gpt2", 24**-0.5, 0.01),
     ):  # fmt: skip
         model = made(init, "gpt2")
-        (layer,) = model.deviations
+        (layer,) = model.stds
         np.testing.assert_allclose([layer.output, layer.down], 0.02 * factor)
         assert (layer.values, model.embedding.position_std) == (0.02, position)
 

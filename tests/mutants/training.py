@@ -11,8 +11,8 @@ TRAINING = [
     Mutant(
         "update-norm-with-decay",
         _OPTIMIZERS,
-        "norms[name] = rate * state.of_rank(state.pure).norm()",
-        "norms[name] = rate * state.of_rank(state.buffer).norm()",
+        "return rate * state.of_rank(state.pure).norm()",
+        "return rate * state.of_rank(state.buffer).norm()",
         ("test_simulate_training.py::test_the_norm_of_an_update_leaves_out_weight_decay",),
     ),
     Mutant(
