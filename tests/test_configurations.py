@@ -55,7 +55,6 @@ def test_dicts_objects_files_and_folders_give_the_same_model(tmp_path):
     assert str(sa.model_from_config(path)) == "my-llama"
 
 
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 SLIDING, FULL = "sliding_attention", "full_attention"
 NO_RMS = {"rms_norm_eps": None, "num_key_value_heads": None}
 OLD_AND_NEW = [
@@ -64,13 +63,6 @@ OLD_AND_NEW = [
       "rope_scaling": {"type": "linear", "factor": 4.0}},
      {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5},
       "dtype": "bfloat16"}),
-    ("llama", {"max_position_embeddings": 512, "rope_scaling": LLAMA3},
-     {"rope_parameters": LLAMA3 | {"original_max_position_embeddings": 512, "rope_theta": 1e4}}),
-    ("phi3", {"rope_theta": 5e5, "partial_rotary_factor": 0.5},
-     {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5,
-                          "partial_rotary_factor": 0.5}}),
-    ("gemma2", {"hidden_act": "gelu_pytorch_tanh", "sliding_window": 3},
-     {"layer_types": [SLIDING, FULL] * 2, "sliding_window": 3}),
     ("gemma3_text",
      {"sliding_window_pattern": 2, "rope_local_base_freq": 100.0, "rope_theta": 1e5,
       "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
@@ -81,10 +73,6 @@ OLD_AND_NEW = [
     ("qwen2", {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 3},
      {"use_sliding_window": True, "sliding_window": 3, "layer_types": [FULL] + [SLIDING] * 3}),
     ("smollm3", {"no_rope_layer_interval": 2}, {"no_rope_layers": [1, 0, 1, 0]}),
-    ("exaone4", {"sliding_window_pattern": 2},
-     {"sliding_window_pattern": "LG", "layer_types": [SLIDING, FULL] * 2}),
-    ("gemma", {"hidden_act": "gelu"}, {"hidden_activation": "gelu_pytorch_tanh"}),
-    ("olmo3", {"rope_theta": 5e5}, {}),
     ("gpt_neox", NO_RMS | {"rotary_pct": 0.5, "rotary_emb_base": 500},
      NO_RMS | {"rope_parameters": {"rope_type": "default", "rope_theta": 500,
                                    "partial_rotary_factor": 0.5}}),
@@ -95,8 +83,6 @@ OLD_AND_NEW = [
          FULL: {"rope_type": "default", "rope_theta": 5000.0},
          SLIDING: {"rope_type": "default", "rope_theta": 100.0}},
       "layer_types": [FULL, SLIDING] * 2}),
-    ("cohere2", {"rms_norm_eps": None, "sliding_window_pattern": 2},
-     {"rms_norm_eps": None, "layer_types": [SLIDING, FULL] * 2}),
 ]  # fmt: skip
 
 

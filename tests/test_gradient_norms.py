@@ -158,6 +158,21 @@ def test_a_wrong_transfer_is_rejected(monkeypatch):
     assert cosines(24, 1500) < 1e-6
 
 
+def test_a_zero_direction_that_counts_as_part_of_the_span_is_rejected(monkeypatch):
+    """Two equal tokens: their difference has no direction, and a gradient there is lost."""
+    border = forgetting._border
+
+    def wrong(*arguments):
+        part, values = border(*arguments)
+        part.there = torch.ones_like(part.there)
+        return part, values
+
+    monkeypatch.setattr(forgetting, "_border", wrong)
+    ours = by_name(lazily(GPT, 10, "cross-entropy:3", 3000))
+    p, _ = p_values(ours, explicitly(GPT, 10, "cross-entropy:3", 3000))
+    assert p < 1e-6
+
+
 @pytest.mark.quick
 def test_chunks_do_not_change_the_result():
     whole = lazily(GPT, 24, "cross-entropy:3", 5)

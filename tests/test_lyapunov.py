@@ -81,6 +81,8 @@ def test_the_limit_of_one_token_is_linear():
     data = sa.lyapunov(LINEAR, [[1.0]], horizon=0.5, samples=3000, exponents=2)
     mean, error = data.exponent.mean("sample"), data.exponent.std("sample") / 3000**0.5
     assert np.all(np.abs(mean + 0.5 * K * data.index) < 4 * error)
+    # The control: the exponents in the other order.
+    assert np.all(np.abs(mean + 0.5 * K * data.index.values[::-1]) > 8 * error)
     np.testing.assert_allclose(data.exponent.std("sample"), K**0.5, rtol=0.1)
 
 

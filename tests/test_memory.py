@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_iter
 import shaped_attention as sa
 from shaped_attention import memory_sizes
 from shaped_attention.numerics.draws import Draws
-from shaped_attention.samplers import memory, torchsde_steps
+from shaped_attention.samplers import torchsde_steps
 from shaped_attention.samplers.network import WeightStepper
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Specification, specify
@@ -113,17 +113,6 @@ def test_formulas_of_torch(kind: str, name: str, dtype: str, numbers_of_torch: N
         stepper = made(name, kind, m, width, dtype)
         ratio = stepper.bytes_of_one() / measured(stepper)
         assert 1.0 <= ratio <= 1.5, (m, width, ratio)
-
-
-def test_the_memory_of_a_device_counts_what_torch_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert memory.free_bytes("cpu") is None
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 9000))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 300)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
-    assert memory.free_bytes("cuda:1") == 1200
-    assert memory.budget("cuda:1", 2**31) == 600
-    assert memory.budget("cuda:1", 50) == 50
 
 
 def test_more_results_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
