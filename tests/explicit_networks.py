@@ -12,8 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import shaped_attention as sa
 from shaped_attention.blocks.base import pattern_of
 from shaped_attention.blocks.parameters import at_depth
+from shaped_attention.lazy.optimizers import rate_of
 from shaped_attention.samplers.specification import common_groups
 
 TWO_EQUAL = np.array(
@@ -85,3 +87,39 @@ def projection(weight: Callable[[str, int, int], Tensor], name: str) -> Callable
 def norms(matrices: dict[str, Tensor]) -> dict[str, NDArray[np.float64]]:
     """Frobenius norms for each sample."""
     return {name: x.flatten(1).norm(dim=1).detach().numpy() for name, x in matrices.items()}
+
+
+def take_step(
+    weights: dict[str, Tensor], gradients: dict[str, Tensor], buffers: dict[str, Any],
+    rule: sa.SGD | sa.Muon, is_hidden: Callable[[str], bool], sign: Callable[[str, Tensor], Tensor],
+) -> dict[str, Tensor]:  # fmt: skip
+    """Take a step of SGD or Muon in place, and return the updates without decay of the weights.
+
+    `sign` gives U V^T of a matrix (samples, ...) of that name, times the factor of Muon.
+    """
+    if isinstance(rule, sa.SGD) and rule.clip:
+        total = sum(g.flatten(1).norm(dim=1) ** 2 for g in gradients.values()) ** 0.5
+        shrink = (rule.clip / (total + 1e-6)).clamp(max=1.0)
+        gradients = {k: shrink.reshape(-1, *[1] * (g.dim() - 1)) * g for k, g in gradients.items()}
+    updates = {}
+    for name, w in weights.items():
+        g = gradients[name]
+        if isinstance(rule, sa.Muon) and is_hidden(name):
+            buffers[name] = rule.momentum * buffers.get(name, 0.0) + g
+            w *= 1.0 - rule.lr * rule.weight_decay
+            seen = g + rule.momentum * buffers[name] if rule.nesterov else buffers[name]
+            updates[name] = rule.lr * sign(name, seen)
+        else:
+            sgd = rule if isinstance(rule, sa.SGD) else rule.rest or sa.SGD(rule.lr)
+            direction = g + sgd.weight_decay * w
+            buffers[name] = sgd.momentum * buffers.get(name, 0.0) + direction
+            updates[name] = rate_of(sgd.lr, name) * buffers[name]
+        w -= updates[name]
+    return updates
+
+
+def matrix_sign(x: Tensor, level: float) -> Tensor:
+    """U V^T of U S V^T, over the singular values above a level of the largest."""
+    u, values, vh = torch.linalg.svd(x, full_matrices=False)
+    there = (values > level * values[:, :1]).to(x.dtype)
+    return (u * there[:, None]) @ vh

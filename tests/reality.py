@@ -1,4 +1,12 @@
-"""Models made by the `transformers` library from a configuration, against the law of `Model`."""
+"""Models made by the `transformers` library from a configuration, against the law of `Model`.
+
+A test compares some 50 statistics of 500 models with 2000 samples of the law. At level 10^-2, with
+Bonferroni's correction, it rejects a shift of one statistic by 0.27 standard deviations in about
+half of the cases. Wrong twins are rejected at 10^-4.
+
+ModernBERT has truncated weights, so that its law is not exact: log V_0 has the standard deviation
+0.0062 in place of 0.0049 at std 0.02, which this number of models does not show.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +21,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import shaped_attention as sa
-from shaped_attention.blocks.base import Block, Pattern
+from shaped_attention.blocks.attention import ShapedAttention
+from shaped_attention.blocks.base import Pattern
+from shaped_attention.blocks.mlp import ShapedMLP
 from shaped_attention.blocks.normalised import Normalised
 from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.numerics.covariance import correlations
@@ -129,5 +139,142 @@ def with_blocks(change: Change) -> Callable[[sa.Model], sa.Model]:
     )
 
 
-def with_fields(kind: type[Block], **new: Any) -> Callable[[sa.Model], sa.Model]:
-    return with_blocks(lambda block: replace(block, **new) if isinstance(block, kind) else block)
+def without_scale_of_depth(model: sa.Model) -> sa.Model:
+    """Return a model whose last weights are not divided by the root of twice the depth."""
+    factor = (2.0 * model.depth) ** 0.5
+    return with_blocks(
+        lambda block: (
+            replace(block, gamma=factor * block.gamma)
+            if isinstance(block, ShapedAttention | ShapedMLP)
+            else block
+        )
+    )(model)
+
+
+def with_embedding(**new: Any) -> Callable[[sa.Model], sa.Model]:
+    return lambda model: replace(model, embedding=replace(model.embedding, **new))
+
+
+def one_after_the_other(model: sa.Model) -> sa.Model:
+    """Return a model with the parallel branches of a layer in turn."""
+    layers = [
+        [replace(outer, inner=replace(x, skip=1.0)) for outer in blocks for x in outer.inner.blocks]
+        for blocks in model.layers()
+    ]
+    return replace(model, layer=Pattern(layers))
+
+
+_PLAIN = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 64}
+OLD = {"n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 64, "bos_token_id": 0,
+       "eos_token_id": 0}  # fmt: skip
+WIDE = _PLAIN | {"intermediate_size": 160, "bos_token_id": 1, "eos_token_id": 2}
+_GROUPS = WIDE | {"num_key_value_heads": 2}
+_FALCON = _PLAIN | {"ffn_hidden_size": 160, "bos_token_id": 1, "eos_token_id": 2}
+_SPECIAL = {"pad_token_id": 63, "cls_token_id": 1, "sep_token_id": 2}
+_PAD = IDS[0]  # occurs twice among the tokens of the tests
+_LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
+}  # fmt: skip
+_GEMMA = {"head_dim": 32, "sliding_window": 3, "query_pre_attn_scalar": 4}
+_SOFTCAP = SMALL | _GEMMA | {"attn_logit_softcapping": 0.5}
+_ALTERNATING = ["sliding_attention", "full_attention"] * 2
+_BASES = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
+}
+_PARTIAL = {"rope_type": "default", "rope_theta": 10.0, "partial_rotary_factor": 0.5}
+_WHOLE = {**_PARTIAL, "partial_rotary_factor": 1.0}
+
+# Name: model_type, fields, and a wrong twin: other fields, or a change of the model.
+FAMILIES: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "gpt2": ("gpt2", OLD, without_scale_of_depth),
+    "gpt_neox": ("gpt_neox", WIDE, one_after_the_other),
+    "bert": ("bert", WIDE | {"pad_token_id": _PAD}, with_embedding(zero_ids=())),
+    "roberta": ("roberta", WIDE | {"pad_token_id": _PAD}, with_embedding(zero_positions=False)),
+    "phi": ("phi", _GROUPS, one_after_the_other),
+    "stablelm": ("stablelm", _GROUPS, {"use_parallel_residual": True}),
+    "starcoder2": ("starcoder2", _GROUPS | {"sliding_window": 3}, {"sliding_window": None}),
+    "gptj": ("gptj", OLD | {"rotary_dim": 8}, one_after_the_other),
+    "codegen": ("codegen", OLD | {"rotary_dim": 8}, {"n_inner": 64}),
+    "gpt_bigcode": ("gpt_bigcode", OLD, without_scale_of_depth),
+    "opt": ("opt", _PLAIN | {"ffn_dim": 160, "pad_token_id": _PAD}, with_embedding(zero_ids=())),
+    "opt, post-norm": (
+        "opt", _PLAIN | {"ffn_dim": 160, "do_layer_norm_before": False},
+        {"do_layer_norm_before": True},
+    ),
+    "bloom": (
+        "bloom", _PLAIN | {"hidden_size": 60, "num_attention_heads": 6}, with_embedding(norm=None)
+    ),
+    "falcon": ("falcon", _FALCON, one_after_the_other),
+    "falcon, new": (
+        "falcon", _FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2},
+        one_after_the_other,
+    ),
+    "falcon, alibi": (
+        "falcon",
+        _FALCON | {"alibi": True, "multi_query": False, "parallel_attn": False,
+                   "num_attention_heads": 16},
+        {"parallel_attn": True},
+    ),
+    "cohere": ("cohere", _GROUPS, one_after_the_other),
+    "cohere2": ("cohere2", _GROUPS | {"sliding_window": 3}, {"sliding_window": 8}),
+    "modernbert": ("modernbert", WIDE | _SPECIAL | {"local_attention": 4}, {"local_attention": 16}),
+    "llama": ("llama", SMALL | {"rope_parameters": _LLAMA3}, {"model_type": "granite"}),
+    "mistral": ("mistral", SMALL | {"sliding_window": 3}, {"sliding_window": None}),
+    "ministral": (
+        "ministral", SMALL | {"sliding_window": 3, "layer_types": _ALTERNATING, "head_dim": 16},
+        {"layer_types": ["sliding_attention"] * 4},
+    ),
+    "qwen2": (
+        "qwen2", SMALL | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 2},
+        {"layer_types": None, "max_window_layers": 4},
+    ),
+    "qwen3": ("qwen3", SMALL | {"head_dim": 32}, {"model_type": "qwen2"}),
+    "smollm3": (
+        "smollm3", SMALL | {"rope_parameters": _WHOLE, "no_rope_layers": [0] * 4},
+        {"no_rope_layers": [1] * 4},
+    ),
+    "granite": (
+        "granite", SMALL | {
+            "embedding_multiplier": 12.0, "attention_multiplier": 0.5,
+            "residual_multiplier": 0.22, "logits_scaling": 8.0,
+        },
+        {"residual_multiplier": 1.0},
+    ),
+    "phi3": (
+        "phi3", SMALL | {"rope_parameters": _PARTIAL, "sliding_window": 6}, {"sliding_window": None}
+    ),
+    "olmo": ("olmo", SMALL, {"model_type": "olmo2"}),
+    "olmo2": ("olmo2", SMALL, {"model_type": "llama"}),
+    "olmo3": ("olmo3", SMALL | {"sliding_window": 3}, {"layer_types": ["full_attention"] * 4}),
+    "gemma": ("gemma", SMALL | {"head_dim": 32}, {"model_type": "llama"}),
+    "gemma2": ("gemma2", _SOFTCAP, {"attn_logit_softcapping": None}),
+    "vaultgemma": ("vaultgemma", _SOFTCAP, {"model_type": "gemma2"}),
+    "gemma3_text": (
+        "gemma3_text", SMALL | {**_GEMMA, "layer_types": _ALTERNATING, "rope_parameters": _BASES},
+        # Without QK-norm.
+        {"model_type": "gemma2", "attn_logit_softcapping": None, "_sliding_window_pattern": None},
+    ),
+    "glm": ("glm", SMALL | {"head_dim": 32, "rope_parameters": _PARTIAL}, {"model_type": "glm4"}),
+    "glm4": ("glm4", SMALL | {"head_dim": 32, "rope_parameters": _PARTIAL}, {"model_type": "glm"}),
+    "exaone4": (
+        "exaone4", SMALL | {"sliding_window": 3},
+        {"sliding_window": None, "layer_types": ["full_attention"] * 4},
+    ),
+    "seed_oss": ("seed_oss", SMALL | {"head_dim": 32}, {"model_type": "qwen3"}),
+    "helium": ("helium", SMALL | {"head_dim": 16}, {"model_type": "granite"}),
+    "gemma3_text, bidirectional": (
+        "gemma3_text", SMALL | _GEMMA | {"use_bidirectional_attention": True, "sliding_window": 4},
+        {"use_bidirectional_attention": False},
+    ),
+}  # fmt: skip
+
+
+def config_of(name: str, std: float, **changes: Any) -> Any:
+    """Return the configuration of a row of the table, with small weights or large ones."""
+    from transformers import AutoConfig
+
+    family, values, _ = FAMILIES[name]
+    field = "init_std" if family == "opt" else "initializer_range"
+    return AutoConfig.for_model(family, **{**values, field: std, **changes})

@@ -19,13 +19,14 @@ from torch import nn
 import shaped_attention as sa
 from shaped_attention.audit.effects import outlying
 from shaped_attention.audit.entry_laws import EntryLaw, measured
-from shaped_attention.audit.parameters import MAPS, Section
+from shaped_attention.audit.parameters import Section
 from shaped_attention.audit.report import ModelCheck
 from shaped_attention.audit.rule import suspects_of
 from shaped_attention.commands.main import main
 from shaped_attention.statistics.ranks import ranks
-from tests import test_reality_layer_norm
+from tests import reality
 from tests.example_modules import DEPTH, PARAMS, build, llama, unscaled
+from tests.refusals import refused
 from tests.test_step_zero import ENCODERS, config_of
 
 transformers = pytest.importorskip("transformers")
@@ -96,26 +97,10 @@ def default(model: Any) -> None:
         model.transformer.h[1].mlp.c_fc.reset_parameters()
 
 
-def norms(model: Any) -> None:
-    for layer in model.model.layers:
-        layer.self_attn.q_norm = nn.RMSNorm(16)
-
-
-def empty(model: Any) -> None:
-    for weight in model.layers["1"].parameters():
-        weight.data.zero_()
-
-
 def garbage(model: Any) -> None:
     for weight in model.layers["1"].parameters():
         weight.data.fill_(1e30)
         weight.data.flatten()[3] = float("nan")
-
-
-def swapped(model: Any) -> None:
-    for layer in model.model.layers:
-        layer.mlp.up_proj.weight.data /= 4.0
-        layer.mlp.down_proj.weight.data *= 4.0
 
 
 def seeds(model: Any) -> None:
@@ -132,36 +117,13 @@ PLANTED: dict[str, tuple[Any, tuple[Any, ...], Any, list[str], str]] = {
         [f"{GPT2}attn.c_proj.weight and {GPT2}mlp.c_proj.weight"],
         r"std 0\.02, recipe says 0\.0082: 2\.4\d times too large",
     ),
-    "twice in a layer": (
-        build, (), each("h.1.mlp.c_proj.weight", lambda w: w.div_(6**0.5)),
-        ["transformer.h.1.mlp.c_proj.weight"], r"2\.[45]\d? times too small",
-    ),
     "w3 too": (
         llama, (PARAMS, DEPTH), w3_too, ["layers.*.feed_forward.w3.weight"],
         r"times too small, as \(layer \+ 1\)\^-0\.(49|5|51) \(the MLP's branch\)",
     ),
-    "cut at 2": (
-        mitchell, (None, MITCHELL),
-        each("q_proj.weight", lambda w: nn.init.trunc_normal_(w, std=w.shape[1] ** -0.5)),
-        [f"{LAYERS}self_attn.q_proj.weight"], "law normal, recipe says normal, cut at 3 std",
-    ),
-    "cut at 2 standard deviations": (
-        lambda: library("llama"), (), each("q_proj.weight", lambda w: cut_normal(w, 0.02, 2.0)),
-        [f"{LAYERS}self_attn.q_proj.weight"],
-        r"std 0\.018, recipe says 0\.02.*law normal, cut at 2 std, recipe says normal",
-    ),
-    "embedding": (
-        lambda: library("llama"), (), each("embed_tokens.weight", nn.init.normal_),
-        ["model.embed_tokens.weight"], r"std 1, recipe says 0\.02: (50|49\.\d|50\.\d) times",
-    ),
     "not tied": (
         build, (), untied, ["lm_head.weight"],
         "a separate copy; by the configuration it is the embedding",
-    ),
-    "fan of a fused matrix": (
-        lambda: library("phi3", **PHI3), (), each("qkv_proj.weight", lambda w: w.mul_(0.5**0.5)),
-        [f"{LAYERS}self_attn.qkv_proj.weight"],
-        r"1\.4\d? times too small \(keys, queries, attention's branch\)",
     ),
     "a part of a fused matrix": (
         lambda: library("phi3", **PHI3), (), each("qkv_proj.weight", lambda w: w[64:96].mul_(1.5)),
@@ -171,31 +133,10 @@ PLANTED: dict[str, tuple[Any, tuple[Any, ...], Any, list[str], str]] = {
         build, (), default, ["transformer.h.1.mlp.c_fc.*"],
         r"PyTorch's default of Linear\), recipe says normal",
     ),
-    "QK norm": (
-        lambda: library("llama"), (), norms, [f"{LAYERS}self_attn.q_norm.weight"],
-        "no such parameter",
-    ),
-    "to_empty, zeros": (llama, (PARAMS, DEPTH), empty, ["layers.1.*"], "all entries are 0"),
     "to_empty, garbage": (llama, (PARAMS, DEPTH), garbage, ["layers.1.*"], "not finite"),
-    "mean": (
-        lambda: library("llama"), (), each("up_proj.weight", lambda w: w.add_(0.002)),
-        [f"{LAYERS}mlp.up_proj.weight"], r"mean (0\.1|0\.09\d*|0\.10\d) standard dev",
-    ),
     "equal seeds": (
         lambda: library("llama"), (), seeds, ["model.layers.0.self_attn.q_proj.weight"],
         "the random numbers are those of model.layers.2.self_attn.q_proj.weight",
-    ),
-    "gain": (
-        lambda: library("llama"), (), each("layers.2.input_layernorm.weight", torch.Tensor.zero_),
-        ["model.layers.2.input_layernorm.weight"], "all entries are 0; recipe says all are 1",
-    ),
-    "gains": (
-        lambda: library("llama"), (), each("input_layernorm.weight", torch.Tensor.zero_),
-        [f"{LAYERS}input_layernorm.weight"], "all are 1, in 4 layers",
-    ),
-    "wrong way round": (
-        lambda: library("llama"), (), swapped,
-        [f"{LAYERS}mlp.up_proj.weight", f"{LAYERS}mlp.down_proj.weight"], "times too",
     ),
 }  # fmt: skip
 
@@ -238,12 +179,6 @@ def test_names_of_other_code() -> None:
         check(module)
 
 
-def test_a_configuration_of_another_size_is_said() -> None:
-    found = check(build(), replace(build().config, n_embd=128))
-    assert any("the shape is" in x.what for x in found.suspects)
-    assert not found.effects
-
-
 def test_a_module_that_computes_something_else_is_suspect() -> None:
     """Parameters as they should be; the MLP without its norm."""
     model = build()
@@ -251,7 +186,16 @@ def test_a_module_that_computes_something_else_is_suspect() -> None:
         block.ln_2 = nn.Identity()
     found = check(model)
     assert [x.kind for x in found.suspects] == ["computation"], str(found)
-    assert "after layer 1 is" in found.suspects[0].what
+    assert "transformer.h.0.mlp.c_fc.weight is" in found.suspects[0].what
+
+
+@pytest.mark.parametrize("layers", [2, 4])
+def test_another_number_of_layers_is_one_suspect(layers: int) -> None:
+    found = check(build(), replace(build().config, n_layer=layers))
+    said = f"the module has 3 layers; the configuration says {layers}"
+    assert [x.what for x in found.suspects if "layers" in x.what] == [said]
+    assert not any("no such parameter" in x.what for x in found.suspects)
+    assert not found.effects
 
 
 FAMILIES = ("llama", "gpt2", "bert", "olmo2", "gemma2")
@@ -277,7 +221,7 @@ def flagged(models: int, first: int = 0) -> list[str]:
 
 def test_correct_models_pass() -> None:
     assert flagged(2) == []
-    assert check(made(test_reality_layer_norm.config_of("modernbert", 0.02), 1)).ok
+    assert check(made(reality.config_of("modernbert", 0.02), 1)).ok
     assert check(mitchell(), None, MITCHELL).ok
     assert check(build()).ok
     assert check(llama(), PARAMS, DEPTH).ok
@@ -300,7 +244,7 @@ def sections_of(count: int, cut: float, rng: np.random.Generator, size: int = 40
     return rows
 
 
-@pytest.mark.parametrize("cut", [math.inf, 2.0, 3.0])
+@pytest.mark.parametrize("cut", [math.inf, 2.0])
 def test_the_level_of_the_rule_for_parameters(cut: float) -> None:
     """At level 0.2, of which the test of shapes uses less; a scale of 1.03 is seen."""
     rng, wrong, seen = np.random.default_rng(3), 0, 0
@@ -357,44 +301,12 @@ def test_one_model_is_a_rank_within_the_law() -> None:
 def test_the_module_and_the_random_state_stay_as_they_are() -> None:
     model = build()
     model.train()
-    model.transformer.h[0].eval()
-    modes = [x.training for x in model.modules()]
     before, state = {k: x.clone() for k, x in model.state_dict().items()}, torch.get_rng_state()
     check(model)
-    assert modes == [x.training for x in model.modules()]
+    assert all(x.training for x in model.modules())
     assert all(torch.equal(x, before[k]) for k, x in model.state_dict().items())
     assert all(x.grad is None for x in model.parameters())
     assert torch.equal(state, torch.get_rng_state())
-
-
-def test_half_precision_is_said_and_its_rounding_allowed_for() -> None:
-    model = mitchell().bfloat16()
-    found = check(model, None, MITCHELL)
-    assert found.ok, str(found)
-    assert "torch.bfloat16" in found.notes[0]
-    with torch.no_grad():
-        model.model.layers[0].mlp.up_proj.weight.mul_(1.5)
-    assert not check(model, None, MITCHELL).ok
-
-
-def test_a_map_of_names() -> None:
-    """Of one's own; parameters that it does not know are said."""
-    model, short = llama(), dict(MAPS["Meta, torchtitan"])
-    assert check(model, PARAMS, DEPTH, names=short).ok
-    del short["norm"]
-    found = check(model, PARAMS, DEPTH, names=short)
-    assert [x.where for x in found.suspects] == ["norm.weight"]
-
-
-def quantised(model: Any) -> Any:
-    whole = torch.ones(96, 64, dtype=torch.int8)
-    model.lm_head.weight = nn.Parameter(whole, requires_grad=False)
-    return model
-
-
-def sharded(model: Any) -> Any:
-    model.lm_head.weight.placements = ("as of a DTensor",)
-    return model
 
 
 def headless(model: Any) -> Any:
@@ -402,20 +314,13 @@ def headless(model: Any) -> Any:
     return model
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda x: x.to("meta"), "parameter transformer.wte.weight must have entries"),
-        (quantised, "parameter lm_head.weight is quantised"),
-        (lambda x: nn.Identity(), "config must be given"),
-        (sharded, "parameter transformer.wte.weight is sharded"),
-        (headless, "must return logits"),
-        (lambda x: None, "module must be a torch.nn.Module"),
-    ],
-)  # fmt: skip
-def test_what_is_refused(change: Callable[[Any], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        check(change(build()))
+test_what_is_refused = refused(
+    (lambda x: x.to("meta"), "parameter transformer.wte.weight must have entries"),
+    (lambda x: nn.Identity(), "config must be given"),
+    (headless, "must return logits"),
+    (lambda x: None, "module must be a torch.nn.Module"),
+    by=lambda change: check(change(build())),
+)
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -430,9 +335,5 @@ def test_the_command(tmp_path: Path) -> None:
     assert (data["ok"], len(data["suspects"]), len(data["parameters"])) == (False, 1, 46)
     file = tmp_path / "params.json"
     file.write_text(json.dumps(PARAMS))
-    words = ["check", f"{module}llama", "--config", str(file), "--init", DEPTH]
-    other = run(main, words)
+    other = run(main, ["check", f"{module}llama", "--config", str(file), "--init", DEPTH])
     assert other.exit_code == 0, other.output
-    wrong = run(main, ["check", f"{module}nothing"])
-    assert wrong.exit_code == 2
-    assert "MODULE:FUNCTION must be" in wrong.output

@@ -85,35 +85,6 @@ def test_forgotten_rates_are_found():
     assert "Wrong: the change of embeddings vanishes like n^-1.0." in coordinates_text(result)
 
 
-def test_sizes_by_hand():
-    """Logits of attention have size std^2 n for tokens of size 1, those of the head std sqrt n."""
-    one = LLAMA | {"num_hidden_layers": 1, "rms_norm_eps": 1e-12, "vocab_size": 2000}
-    result = check(one, 24, widths=(128, 256, 512), init="mup", steps=1, samples=12)
-    sizes = result["size"].sel(step=0).mean("sample")
-    np.testing.assert_allclose(sizes.sel(quantity="embeddings"), 0.02, rtol=0.02)
-    np.testing.assert_allclose(sizes.sel(quantity="attention logits"), 0.02**2 * 128, rtol=0.03)
-    head = 0.02 * np.sqrt(WIDTHS[:3]) * 128 / np.array(WIDTHS[:3])
-    np.testing.assert_allclose(sizes.sel(quantity="logits"), head, rtol=0.03)
-
-
-def test_changes_by_hand():
-    """For a single token a step of the head adds lr c^2 n (1 - p) to its target's logit.
-
-    With c the factor of the logits; attention to itself has no gradient, so its logit stays.
-    """
-    rule = sa.SGD({"lm_head.weight": 0.3})
-    config = LLAMA | {"rms_norm_eps": 1e-12}
-    result = check(
-        config, 1, widths=WIDTHS[:3], init="mup", rates="one", optimizer=rule, steps=1, samples=3
-    )
-    n = np.array(WIDTHS[:3])[:, None]
-    expected = 0.3 * (128 / n) ** 2 * n * (1.0 - np.exp(-result["loss"].sel(step=0)))
-    found = result["change"].sel(step=1)
-    np.testing.assert_allclose(found.sel(quantity="logits"), expected, rtol=1e-6)
-    np.testing.assert_array_equal(found.sel(quantity="attention logits"), 0.0)
-    assert "nan" in coordinates_text(result)
-
-
 def test_laws_are_those_of_training_runs():
     """At half the width with half the heads and hidden units; with all hidden units it differs."""
     rule, targets = sa.SGD(0.1), [1, 2, 18]
@@ -141,7 +112,6 @@ def test_laws_are_those_of_training_runs():
     ("config", "rule", "rates"),
     [
         (LLAMA, sa.SGD(0.5), {"*": 1.0, "model.layers.*.weight": 0.5}),
-        (LLAMA, sa.Muon(0.5), {"*": 1.0, "model.layers.*.weight": 0.5}),
         (LLAMA, sa.AdamW(0.5),
          {"*": 0.5, "model.layers.*.weight": 0.25, "model.layers.*.input_layernorm.weight": 0.5,
           "model.layers.*.post_attention_layernorm.weight": 0.5}),
@@ -160,16 +130,8 @@ def test_rates_by_group(config, rule, rates):
 
 
 def test_rates_of_what_muon_leaves():
-    rule = sa.Muon(0.5, rest=sa.SGD(0.1))
-    found = sa.with_mup_rates(rule, sa.model_from_config(LLAMA), base=64)
+    found = sa.with_mup_rates(sa.Muon(0.5, rest=sa.SGD(0.1)), sa.model_from_config(LLAMA), base=64)
     assert found == sa.Muon(0.5, rest=sa.SGD({"*": 0.2}))
-
-
-def test_by_depth():
-    result = check(LLAMA, 3, depths=(1, 2, 4), init="mup", steps=1, samples=2)
-    assert dict(result.sizes)["depth"] == 3
-    assert "L^" in coordinates_text(result)
-    np.testing.assert_array_equal(sa.rerun(result)["change"], result["change"])
 
 
 def invoke(folder, *words):
@@ -186,12 +148,9 @@ def test_the_command(tmp_path):
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
     data = json.loads(invoke(tmp_path, *words, "--json").stdout)
     assert data["width"] == [64, 128, 256]
-    assert data["initialisation"] == "mup:base=64"
-    assert {(row["measure"], row["step"]) for row in data["rows"]} == {("size", 0), ("change", 1)}
     for row in data["rows"]:
         assert row["low"] < row["exponent"] < row["high"]
         assert len(row["root_mean_square"]) == 3
-        assert row["root_mean_square"][0]["median"] > 0.0
     assert data["verdict"].startswith(("Right", "Wrong", "Unclear"))
 
 
@@ -199,27 +158,12 @@ def test_the_command(tmp_path):
     ("words", "message"),
     [
         (("--widths", "64,128"), "three or more different numbers"),
-        (("--widths", "64,128,256", "--depths", "1,2,3"), "exactly one of the two"),
         ((), "exactly one of the two"),
         (("--widths", "64,128,200"), "widths must be multiples of 32"),
-        (("--widths", "64,128,256", "--rates", "mup"), "'mup' with init='mup'"),
         (("--widths", "64,128,256", "--lr", "1e308"), "smaller learning rate"),
-        (("--widths", "64,128,256", "--init", "gpt3"), "standard:base=WIDTH"),
     ],
 )
 def test_refusals(tmp_path, words, message):
     result = invoke(tmp_path, *words)
     assert result.exit_code in (1, 2)
     assert message in " ".join(result.stderr.split())
-
-
-def test_sizes_that_are_defaults_do_not_scale():
-    """Mistral has 8 heads of keys unless the configuration says otherwise."""
-    mistral = {k: x for k, x in LLAMA.items() if k != "num_key_value_heads"}
-    with pytest.raises(ValueError, match="sizes of mistral do not scale with its width; give"):
-        check(mistral | {"model_type": "mistral"}, widths=WIDTHS)
-
-
-def test_rates_that_are_by_name_already():
-    with pytest.raises(ValueError, match=r"optimizer\.lr must be a number"):
-        check(LLAMA, widths=WIDTHS, init="mup", optimizer=sa.SGD({"*": 0.1}))

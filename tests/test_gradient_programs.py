@@ -19,30 +19,16 @@ MIXED: dict[str, Any] = {"heads": 4, "output_projection": True}
 LAYERS: dict[str, Any] = {
     "attention": A(0.5),
     "heads side by side": A(0.5, heads=2),
-    "heads and a mask": A(0.5, mask="causal", **MIXED),
-    "many heads": A(0.5, heads=32, output_projection=True),
     "grouped keys": A(0.5, kv_heads=2, **MIXED),
     "rotations": A(0.5, rope=10000.0, key_size=16, **MIXED),
-    "norms of keys": A(0.5, qk_norm="all", **MIXED),
     "norms of heads": A(0.5, qk_norm="head", **MIXED),
-    "biases": A(0.5, query_bias=0.3, **MIXED),
     "soft cap": A(0.5, softcap=2.0),
-    "position bias": A(0.5, position_bias=sa.alibi(4, 0.5), mask="causal"),
-    "standard softmax": A(0.5, identity=False, centring=False),
     "RMSNorm before": N(A(0.5), norm="rms", eps=1e-5),
-    "RMSNorm after": N(A(0.5), norm="rms", place="after"),
-    "LayerNorm before": N(A(0.5), norm="layer"),
     "LayerNorm after": N(A(0.5), norm="layer", place="after"),
     "LayerNorm in groups": N(A(0.5, heads=2), norm="layer"),
-    "ReLU": M(0.5),
     "GELU": M(0.5, activation="gelu"),
     "gated": M(0.5, activation="silu", gated=True),
-    "softplus": M(0.5, activation="softplus"),
-    "two blocks": [A(0.5), N(M(0.3, activation="tanh"), norm="layer")],
-    "schedules": A(RISING, RISING, **MIXED),
     "schedules of several blocks": [N(A(RISING), norm="layer"), M(RISING), N(M(0.3), norm="rms")],
-    "a schedule in parallel": sa.Parallel([A(0.5, **MIXED), M(RISING)]),
-    "parallel": sa.Parallel([A(0.5, **MIXED), M(0.3)]),
     "pattern": sa.Pattern([[A(0.5, **MIXED)], [A(0.3, **MIXED), M(0.2)]]),
 }
 V0 = np.array(
@@ -79,7 +65,7 @@ def test_numbers_are_those_of_torch(name: str, log: pytest.LogCaptureFixture) ->
 
 
 @pytest.mark.portability
-@pytest.mark.parametrize("name", ["attention", "LayerNorm in groups", "parallel", "pattern"])
+@pytest.mark.parametrize("name", ["LayerNorm in groups", "pattern"])
 def test_exponents_and_kernels(name: str, log: pytest.LogCaptureFixture) -> None:
     """Several gradients that go back together, through both layers of a pattern."""
     run = RUN | {"depth": 2}

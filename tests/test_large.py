@@ -124,13 +124,6 @@ def test_chain(name, tokens, width, executors):
     )
 
 
-def test_more_hidden_units_than_are_drawn_at_once(executors):
-    """600 units in groups of 256: those of one group are not those of the next."""
-    run = {"width": 600, "depth": 1, "samples": 1, "seed": 2}
-    v0 = equicorrelated(40, 0.2)
-    assert_same_paths(*executors(lambda: simulate_chain(ShapedMLP(0.7, 0.3, -6.0), v0, **run)))
-
-
 @pytest.mark.parametrize(
     ("name", "tokens"), [*((name, 40) for name in LAYERS), ("attention", 64), ("causal", 64)]
 )
@@ -163,8 +156,8 @@ def limit(layer, v0):
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize(
     ("sampler", "name"),
-    [*((chain, name) for name in ("attention", "heads", "mlp", "both")),
-     *((limit, name) for name in ("attention", "causal", "both"))],
+    [*((chain, name) for name in ("heads", "both")),
+     *((limit, name) for name in ("causal", "both"))],
 )  # fmt: skip
 def test_singular_starts(name, start, sampler, executors):
     run = executors(lambda: sampler(LAYERS[name], STARTS[start]))
@@ -172,15 +165,15 @@ def test_singular_starts(name, start, sampler, executors):
 
 
 @pytest.mark.portability
-@pytest.mark.parametrize("name", ["attention", "mlp", "both", "projection"])
+@pytest.mark.parametrize("name", ["both", "projection"])
 def test_repeated_tokens_stay_equal(name):
     run = simulate_chain(LAYERS[name], STARTS["repeated tokens"], width=80, depth=10, samples=2)
     v = run.V.values[-1]
     assert np.abs(v[:, ::2] - v[:, 1::2]).max() <= 1e-12 * np.abs(v).max()
 
 
-@pytest.mark.parametrize("width", [8, 16, 40])
-@pytest.mark.parametrize("name", ["attention", "causal", "projection", "mlp", "biases"])
+@pytest.mark.parametrize("width", [8, 40])
+@pytest.mark.parametrize("name", ["attention", "projection", "mlp"])
 def test_more_tokens_than_columns(name, width, executors):
     """The Gram matrix of up to 40 hidden units of 40 tokens is singular or nearly so.
 
@@ -201,38 +194,31 @@ def test_more_tokens_than_columns(name, width, executors):
     assert_same_paths(fast, slow, tolerance)
 
 
+def test_more_hidden_units_than_are_drawn_at_once(executors):
+    """600 units in groups of 256: those of one group are not those of the next."""
+    run = {"width": 600, "depth": 1, "samples": 1, "seed": 2}
+    v0 = equicorrelated(40, 0.2)
+    assert_same_paths(*executors(lambda: simulate_chain(ShapedMLP(0.7, 0.3, -6.0), v0, **run)))
+
+
 def test_stopping(executors):
     layer, v0 = ShapedAttention(0.5, 0.8), equicorrelated(40, 0.2, 2.0)
 
-    def sde(method):
+    def sde():
         with pytest.warns(UserWarning, match="reached the radius with a fixed step"):
             return integrate_sde(
-                layer, v0, horizon=0.1, step=0.01, samples=12, seed=2, radius=26.0, method=method
+                layer, v0, horizon=0.1, step=0.01, samples=12, seed=2, radius=26.0, method="direct"
             )
 
     runs = [
         executors(
             lambda: simulate_chain(layer, v0, width=80, depth=8, samples=12, seed=2, radius=26.0)
         ),
-        executors(lambda: sde("direct")),
+        executors(sde),
     ]
     for fast, slow in runs:
         assert 0.05 < np.isfinite(slow.stopping_time).mean() < 0.95
         assert_same_paths(fast, slow)
-    torchsde = sde("torchsde")
-    np.testing.assert_array_equal(torchsde.stopping_time, runs[1][0].stopping_time)
-    np.testing.assert_array_equal(torchsde.V, runs[1][0].V)
-
-
-@pytest.mark.parametrize("method", ["direct", "torchsde"])
-def test_a_path_that_would_overflow_stops_where_it_is(method):
-    layer, v0 = ShapedAttention(0.5, 1e-60), equicorrelated(40, 0.2)
-    with pytest.warns(UserWarning, match="2 of 2 paths reached the radius with a fixed step"):
-        run = integrate_sde(
-            layer, v0, horizon=0.1, step=0.05, samples=2, radius=1e30, method=method
-        )
-    np.testing.assert_array_equal(run.stopping_time, 0.0)
-    np.testing.assert_array_equal(run.V.values[-1], run.V.values[0])
 
 
 @pytest.mark.portability
@@ -251,15 +237,6 @@ def test_the_same_bits_for_all_chunks_and_threads():
         for number, chunk in ((1, 5), (2, 1), (2, 2), (3, None)):
             with threads(number):
                 np.testing.assert_array_equal(run(samples=5, chunk=chunk).V, alone)
-
-
-def test_one_layer_of_many_tokens():
-    run = simulate_chain(LAYERS["attention"], equicorrelated(512, 0.2), width=1024, depth=1,
-                         samples=1)  # fmt: skip
-    v = run.V.values[-1, 0]
-    assert np.isfinite(v).all()
-    # tr V' / m is near lambda^2 + gamma^2 |A|^2 = 1, with a standard error near 0.003.
-    assert abs(np.trace(v) / 512 - 1.0) < 0.1
 
 
 def factor(kind, matrix):
@@ -287,32 +264,3 @@ def test_rows_without_a_direction_of_their_own_have_a_zero_column(columns):
         zero = np.flatnonzero((out == 0.0).all(axis=0))
         np.testing.assert_array_equal(zero, [5, 40, 41])
         np.testing.assert_allclose(out @ out.T, v, atol=1e-11)
-
-
-@pytest.mark.parametrize(("relative", "kept"), [(100.0, True), (30.0, False)])
-def test_the_level_of_a_pivot(relative, kept):
-    """64 eps of a row; a part of its own of 100 eps is kept, of 30 eps is not."""
-    eps = np.finfo(np.float64).eps
-    root, v = np.eye(40, 60), np.eye(40)
-    root[9, 3], root[9, 9] = 1e5, relative * eps * 1e5
-    assert (factor("lower", root)[9, 9] > 0.0) == kept
-    v[9, 3] = v[3, 9] = np.sqrt(1.0 - relative * eps)
-    assert (factor("cholesky", v)[9, 9] > 0.0) == kept
-
-
-def test_what_is_not_finite_is_never_a_zero_pivot():
-    with np.errstate(all="ignore"):
-        for bad in (np.nan, np.inf):
-            root, v = np.eye(40, 60), np.eye(40)
-            root[1, 1] = v[1, 1] = bad
-            for kind, matrix in (("lower", root), ("cholesky", v)):
-                assert not np.isfinite(factor(kind, matrix)[1]).all()
-
-
-def test_factors_of_narrow_roots():
-    """Fewer columns than rows: the last pivot is at rounding level, in many matrices."""
-    for k in range(60):
-        root = np.random.default_rng(k).normal(size=(30, 29))
-        out = factor("lower", root)
-        np.testing.assert_allclose(out @ out.T, root @ root.T, atol=1e-12)
-        assert np.abs(out[:, 29]).max() < 1e-11

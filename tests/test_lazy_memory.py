@@ -14,7 +14,6 @@ from tests.test_memory import Live
 PLAIN: dict[str, Any] = {"centring": False, "identity": False, "scaled_temperature": False}
 ATTENTION = sa.ShapedAttention(0.5, heads=2, output_projection=True, **PLAIN)
 LAYERS: dict[str, Any] = {
-    "one head": sa.ShapedAttention(0.5),
     "attention": ATTENTION,
     "transformer": [
         sa.Normalised(ATTENTION, norm="layer"),
@@ -43,11 +42,8 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.mark.parametrize(
     ("name", "optimizer", "width", "steps", "dtype"),
     [
-        ("one head", sa.SGD(0.1), 10**5, 4, "float64"),
         ("attention", sa.SGD(0.1, momentum=0.9), 10**5, 3, "float64"),
-        ("attention", sa.Muon(0.02), 10**5, 4, "float32"),
-        ("transformer", sa.SGD(0.1), 2000, 1, "float64"),
-        ("transformer", sa.Muon(0.02), 2000, 4, "float64"),
+        ("transformer", sa.Muon(0.02), 2000, 4, "float32"),
         ("transformer", sa.AdamW(0.001), 500, 3, "float64"),
     ],
 )
@@ -64,11 +60,10 @@ def test_training(
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("loss", ["readout", "cross-entropy:3"])
-def test_gradients(name: str, loss: str, estimates: list[float]) -> None:
+def test_gradients(name: str, estimates: list[float]) -> None:
     with Live() as live, sa.eager():
         sa.gradient_norms(
-            LAYERS[name], V0, width=2000, depth=6, samples=SAMPLES, loss=loss, of=["weights"]
+            LAYERS[name], V0, width=2000, depth=6, samples=SAMPLES, loss="cross-entropy:3"
         )
     ratio = estimates[-1] / (live.peak / SAMPLES)
     assert 1.0 <= ratio <= 4.0, ratio

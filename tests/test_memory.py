@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_iter
 import shaped_attention as sa
 from shaped_attention import memory_sizes
 from shaped_attention.numerics.draws import Draws
-from shaped_attention.samplers import memory, torchsde_steps
+from shaped_attention.samplers import torchsde_steps
 from shaped_attention.samplers.network import WeightStepper
 from shaped_attention.samplers.paths import Paths
 from shaped_attention.samplers.specification import Specification, specify
@@ -27,9 +27,7 @@ ATTENTION, MLP = sa.ShapedAttention(0.3), sa.ShapedMLP(0.3)
 LAYERS: dict[str, Any] = {
     "attention": ATTENTION,
     "8 heads": sa.ShapedAttention(0.3, heads=8),
-    "groups": sa.ShapedAttention(0.3, heads=4, output_projection=False),
     "transformer": [ATTENTION, MLP],
-    "gated": sa.ShapedMLP(0.3, activation="silu", gated=True),
     "wide": sa.ShapedMLP(0.3, hidden_ratio=4.0),
     "LayerNorm": sa.Normalised(ATTENTION, norm="layer"),
 }
@@ -117,54 +115,6 @@ def test_formulas_of_torch(kind: str, name: str, dtype: str, numbers_of_torch: N
         assert 1.0 <= ratio <= 1.5, (m, width, ratio)
 
 
-def test_weights_on_a_device_exist_a_block_at_a_time(numbers_of_torch: None) -> None:
-    """Not two at a time: the block before is gone when the next is made."""
-    from shaped_attention.numerics.draws import stream_key
-    from shaped_attention.samplers.network import WeightProduct
-
-    x, key = torch.ones(2, 3, 64, dtype=torch.float64), stream_key(1, "network")
-    peaks = []
-    for columns in (8, 64):
-        product = WeightProduct(Draws(key, torch.arange(2), 0))
-        with Live() as live:
-            product.by_blocks(x, columns, 0, most=2 * 64 * 8)
-        peaks.append(live.peak - 2 * 3 * columns * 8)
-    # The block before would be a quarter more.
-    assert peaks[1] <= 1.15 * peaks[0]
-
-
-def test_chunks_fit_into_what_a_device_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    run: dict[str, Any] = {"width": 16, "depth": 2, "samples": 300, "progress": False}
-    whole = sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), **run)
-    seen = []
-    real = memory.chunk_size
-
-    def noted(*args: Any, **named: Any) -> int:
-        seen.append(real(*args, **named))
-        return seen[-1]
-
-    from shaped_attention.samplers import steppers
-
-    monkeypatch.setattr(steppers, "chunk_size", noted)
-    monkeypatch.setattr(memory, "thread_count", lambda place: 1)
-    for free, expected in ((10**9, 320), (2 * 100 * 9216, 128), (10, 64)):
-        monkeypatch.setattr(memory, "free_bytes", lambda place, free=free: free)
-        again = sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), **run)
-        np.testing.assert_array_equal(again["V"], whole["V"])
-        assert seen[-1] == expected
-
-
-def test_the_memory_of_a_device_counts_what_torch_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert memory.free_bytes("cpu") is None
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 9000))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 300)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
-    assert memory.free_bytes("cuda:1") == 1200
-    assert memory.budget("cuda:1", 2**31) == 600
-    assert memory.budget("cuda:1", 50) == 50
-
-
 def test_more_results_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_sizes, "free_memory", lambda: 2**21)
     run: dict[str, Any] = {"width": 16, "depth": 4, "save_every": 1, "progress": False}
@@ -179,24 +129,6 @@ def test_more_results_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         ATTENTION, sa.equicorrelated(4, 0.2), samples=1619, keep="observables", **run
     )
     assert kept.sizes["sample"] == 1619
-
-
-def test_a_size_is_read_as_messages_print_it() -> None:
-    for size in (1, 10**6, 2**31, 3 * 2**41):
-        assert memory_sizes.bytes_of(memory_sizes.shown_bytes(size)) == pytest.approx(
-            size, rel=5e-3
-        )
-    assert memory_sizes.bytes_of("512 MiB") == memory_sizes.bytes_of("536870912") == 2**29
-    for wrong in ("8 GB", "GiB", "-1 GiB", 0, True, 1.5):
-        with pytest.raises(ValueError, match=r"^memory must be a number of bytes >= 1, or a size"):
-            memory_sizes.bytes_of(wrong)  # type: ignore[arg-type]
-    same = [
-        sa.simulate_chain(ATTENTION, sa.equicorrelated(4, 0.2), width=16, depth=2, samples=9,
-                          memory=memory)["V"]
-        for memory in (None, 10**5, "0.001 GiB")
-    ]  # fmt: skip
-    assert same[0].identical(same[1])
-    assert same[0].identical(same[2])
 
 
 def test_one_sample_may_take_half_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,10 +158,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "layers of a configuration": (
         lambda: sa.model_from_config("gpt2", num_hidden_layers=2**31),
         r"^config\.n_layer must be at most \d+ in 0\.5 GiB of memory .*; got 2147483648$",
-    ),
-    "layers of a model": (
-        lambda: replace(sa.model_from_config("gpt2"), depth=2**31),
-        r"^depth must be at most \d+ in 0\.5 GiB",
     ),
 }
 

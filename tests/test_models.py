@@ -1,6 +1,6 @@
 """Samples of models from a configuration: embedding, entropies, norms, records, bad input.
 
-That the law is that of models of the `transformers` library is tested in `tests/test_reality_*.py`.
+That the law is that of models of the `transformers` library is tested in `tests/test_families.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import xarray as xr
 from scipy import stats
 
 import shaped_attention as sa
+from shaped_attention.blocks.parameters import at_depth
 from tests.laws import threads
 from tests.test_provenance import assert_same
 
@@ -84,12 +85,9 @@ def embedded(embedding, ids, width, samples, seed):
 
 RMS, LAYER = sa.Norm("rms", 0.1), sa.Norm("layer", 0.1)
 EMBEDDINGS = {
-    "ids": (sa.Embedding(9, 0.5), "rms", 16),
     "few features": (sa.Embedding(9, 0.5), "rms", 3),
-    "positions": (sa.Embedding(9, 0.5, position_std=0.3), "layer", 16),
     "positions, few features": (sa.Embedding(9, 0.5, position_std=0.3), "layer", 3),
     "all": (sa.Embedding(9, 0.5, 0.3, 0.7, scale=2.0, norm=LAYER, zero_ids=(8,)), "layer", 8),
-    "RMSNorm": (sa.Embedding(9, 0.5, common_std=0.3, norm=RMS), "rms", 8),
 }
 
 
@@ -98,43 +96,30 @@ def test_the_law_of_the_embedding(name):
     """KS of V_0 and of V_1, after a layer that subtracts means if the model has LayerNorm.
 
     4,000 samples of each, Bonferroni at 10^-3; KS sees a shift of 0.1 standard deviations nearly
-    always. The first layer, of given weights in law, makes the means of the tokens visible.
+    always. The first layer, of given weights in law, makes the means of the tokens visible. Larger
+    positions are rejected.
     """
     embedding, kind, width = EMBEDDINGS[name]
     block = sa.Normalised(sa.ShapedMLP(0.5, skip=1.0), "before", kind, eps=0.1)
-    model = sa.Model("own", width, 1, block, embedding)
-    result = sa.simulate_model(model, IDS, samples=4000, entropy=False, progress=False)
-    x = embedded(embedding, IDS, width, 4000, 1)
-    v = np.stack([(x @ x.transpose(0, 2, 1)) / width])
+    x = torch.from_numpy(embedded(embedding, IDS, width, 4000, 1))
     rng = np.random.default_rng(2)
-    weights = [rng.normal(size=(4000, width, width)) for _ in range(2)]
-    y = torch.from_numpy(x)
-    matrices = iter(torch.from_numpy(w) for w in weights)
-    new = block.forward(block_parameters(block), y, lambda z, *_: z @ next(matrices))
-    v = np.concatenate([v, (new @ new.mT / width).numpy()[None]])
-    p = []
-    for position in range(2):
-        for a, b in [(0, 0), (0, 1), (0, 2), (1, 3), (3, 3)]:
-            first, second = result.V.values[position, :, a, b], v[position, :, a, b]
-            if np.ptp(first) > 1e-9:
-                p.append(stats.ks_2samp(first, second).pvalue)
-    assert min(p) > 1e-3 / len(p), name
+    matrices = (torch.from_numpy(rng.normal(size=(4000, width, width))) for _ in range(2))
+    after = block.forward(at_depth(block, 0.0), x, lambda z, *_: z @ next(matrices))
+    real = [(y @ y.mT / width).numpy() for y in (x, after)]
 
+    def smallest(law):
+        model = sa.Model("own", width, 1, block, law)
+        found = sa.simulate_model(model, IDS, samples=4000, entropy=False, progress=False).V.values
+        p = [
+            stats.ks_2samp(found[k, :, a, b], v[:, a, b]).pvalue
+            for k, v in enumerate(real)
+            for a, b in [(0, 0), (0, 1), (0, 2), (1, 3), (3, 3)]
+            if np.ptp(found[k, :, a, b]) > 1e-9
+        ]
+        return min(p) * len(p)
 
-def block_parameters(block):
-    from shaped_attention.blocks.parameters import at_depth
-
-    return at_depth(block, 0.0)
-
-
-def test_a_wrong_embedding_is_rejected():
-    """The same test sees positions that are left out, and means that are kept."""
-    embedding = sa.Embedding(9, 0.5, position_std=0.3)
-    model = sa.Model("own", 16, 1, sa.ShapedMLP(0.5), replace(embedding, position_std=0.0))
-    wrong = sa.simulate_model(model, IDS, samples=4000, entropy=False, progress=False)
-    x = embedded(embedding, IDS, 16, 4000, 1)
-    v = x @ x.transpose(0, 2, 1) / 16
-    assert stats.ks_2samp(wrong.V.values[0, :, 0, 0], v[:, 0, 0]).pvalue < 1e-12
+    assert smallest(embedding) > 1e-3
+    assert smallest(replace(embedding, position_std=embedding.position_std + 0.5)) < 1e-6
 
 
 @pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["rms", "layer"])
@@ -145,16 +130,6 @@ def test_more_tokens_than_features(config):
     rank = (eigenvalues > 1e-12 * eigenvalues[..., -1:]).sum(-1)
     assert (rank == 32).all()
     assert np.isfinite(result.attention_entropy.values).all()
-
-
-def test_the_final_norm():
-    """Variances 1 after RMSNorm, up to eps, and the cosines of the last layer."""
-    result = run(LLAMA, 4)
-    last, final = result.V.values[-1], result.V_final.values
-    np.testing.assert_allclose(sa.correlations(final), sa.correlations(last), rtol=1e-9)
-    diagonal = np.diagonal(last, axis1=1, axis2=2)
-    expected = diagonal / (diagonal + 1e-6)
-    np.testing.assert_allclose(np.diagonal(final, axis1=1, axis2=2), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("config", [LLAMA, GPT2], ids=["rms", "layer"])
@@ -176,37 +151,13 @@ def test_torch_computes_the_same():
     np.testing.assert_allclose(again.attention_entropy.values, entropy, rtol=1e-8, atol=1e-12)
 
 
-def test_observables_and_functions_are_kept():
+def test_observables_are_kept():
     whole = run(LLAMA, 3)
     kept = run(LLAMA, 3, keep="observables")
     expected = sa.observables(whole.V.values[2])
     for name, values in expected.items():
         found = kept.kept.sel(observable=name).values[2]
         np.testing.assert_allclose(found, values, rtol=1e-12, err_msg=name)
-    traces = run(LLAMA, 3, keep="tests.test_models:trace", entropy=False)
-    expected_traces = np.trace(whole.V.values, axis1=2, axis2=3)
-    np.testing.assert_allclose(traces.kept.values[..., 0], expected_traces, rtol=1e-12)
-    assert "attention_entropy" not in traces
-
-
-def test_results_without_v_say_what_to_keep():
-    """Figures and comparisons need the covariances, which keep="observables" does not store."""
-    whole, kept = run(LLAMA, 3), run(LLAMA, 3, keep="observables")
-    for name, call in (
-        (r"results\[0\]", lambda: sa.plots.trajectories(kept)),
-        (r"results\['b'\]", lambda: sa.plots.trajectories({"a": whole, "b": kept})),
-        (r"results\[0\]", lambda: sa.plots.densities(kept)),
-        ("second", lambda: sa.compare(whole, kept)),
-        ("first", lambda: sa.compare(kept, whole)),
-        ("result", lambda: sa.density(kept, "log det V")),
-    ):
-        message = rf"^{name} must hold covariances \(keep='V'\); it has the numbers that keep="
-        with pytest.raises(ValueError, match=message):
-            call()
-
-
-def trace(v):
-    return np.trace(v, axis1=1, axis2=2)
 
 
 def test_a_given_covariance():
@@ -245,37 +196,13 @@ ALLOWED = "tokens must be a number of tokens, a list of token numbers .* or a co
     ("config", "tokens", "message"),
     [
         (LLAMA, [1, 100], r"tokens must be ids in \[0, 99\]; got 100"),
-        (LLAMA, [-1, 2], r"tokens must be ids in \[0, 99\]; got -1"),
         (LLAMA, 101, "tokens must be at most 100, .*; got 101"),
-        (LLAMA, 0, "tokens must be an integer >= 1; got 0"),
         (LLAMA, [0.5, 1.0], ALLOWED + r"\[0.5, 1.0\]"),
-        (LLAMA, [], ALLOWED + r"\[\]"),
         (PADDED, [0, 1], "tokens must be ids other than that of padding, .*; got 0"),
         (GPT2, 65, r"tokens must be at most 64, the number of positions .* n_positions\); got 65"),
-        (
-            LLAMA,
-            [[1.0, 2.0], [2.0, 1.0]],
-            "tokens must be positive semidefinite; its smallest eigenvalue is -1$",
-        ),
+        (LLAMA, [[1.0, 2.0], [2.0, 1.0]], "tokens must be positive semidefinite"),
         (LLAMA, np.eye(33), "width must be at least 33 for tokens of rank 33; got 32$"),
-        (
-            LLAMA,
-            1e31 * np.eye(2),
-            r"tokens must have a Frobenius norm below .*; it has 1\.41421e\+31$",
-        ),
-        (
-            LLAMA,
-            np.ones((3, 2, 2)),
-            r"tokens must be a matrix .* samples=20; got shape \(3, 2, 2\)$",
-        ),
-        (
-            LLAMA,
-            np.full((20, 2, 2), np.nan),
-            r"tokens\[0\] must be finite; it has NaN or infinite entries$",
-        ),
-        (LLAMA, [[5, 9, 5], [1, 2, 3]], ALLOWED + r"\[\[5, 9, 5\], \[1, 2, 3\]\]"),
-        (LLAMA, [[0.5, 1.0]], ALLOWED + r"\[\[0.5, 1.0\]\]"),
-        (LLAMA, [[1.0, 2.0], [2.0]], "tokens"),
+        (LLAMA, np.ones((3, 2, 2)), "tokens must be a matrix .* samples=20; got shape"),
     ],
 )
 def test_tokens_are_refused(config, tokens, message):
@@ -283,32 +210,11 @@ def test_tokens_are_refused(config, tokens, message):
         run(config, tokens)
 
 
-@pytest.mark.parametrize(
-    ("layer", "message"),
-    [
-        (
-            sa.ShapedMLP(0.5),
-            "layer 1 of own begins with 0 heads of attention, but entropy=True needs at least one",
-        ),
-        ([sa.ShapedMLP(0.5), sa.ShapedAttention(0.5)], "layer 1 of own begins with 0 heads"),
-        (
-            sa.Pattern(
-                [[sa.ShapedAttention(0.5, heads=k, output_projection=True)] for k in (2, 4)]
-            ),
-            "layer 2 of own begins with 4 heads of attention, but entropy=True needs 2, as in",
-        ),
-    ],
-)
-def test_entropies_need_heads_at_the_start_of_every_layer(layer, message):
-    model = sa.Model("own", 8, 3, layer, sa.Embedding(9, 1.0))
-    with pytest.raises(ValueError, match=message):
+def test_entropies_need_heads_at_the_start_of_every_layer():
+    model = sa.Model("own", 8, 3, sa.ShapedMLP(0.5), sa.Embedding(9, 1.0))
+    with pytest.raises(ValueError, match="layer 1 of own begins with 0 heads of attention, but"):
         run(model, 3)
     assert "attention_entropy" not in run(model, 3, entropy=False)
-
-
-def test_padding_is_no_first_token():
-    """Distinct tokens leave out the id of the row of zeros."""
-    assert (np.diagonal(run(PADDED, 3).V.values[0], axis1=1, axis2=2) > 0.0).all()
 
 
 def test_an_approximation_is_accepted_explicitly():
@@ -317,15 +223,3 @@ def test_an_approximation_is_accepted_explicitly():
         run(model)
     assert run(model, accept_approximation=True).sizes["sample"] == 20
     assert "not exact: weights are truncated" in sa.describe(model)
-
-
-def test_zero_rows_are_in_the_vocabulary():
-    with pytest.raises(ValueError, match="zero_ids must be below vocabulary=9; got 9"):
-        sa.Embedding(9, 1.0, zero_ids=(9,))
-
-
-def test_overflow_is_an_error():
-    """Layers that double the tokens a thousand times."""
-    model = sa.Model("own", 8, 2000, sa.ShapedMLP(0.0, skip=2.0), sa.Embedding(9, 1.0))
-    with pytest.raises(FloatingPointError, match="20 of 20 samples of own exceed 1e"):
-        run(model, 3, entropy=False)

@@ -46,16 +46,9 @@ SCALINGS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "yarn": ("llama", {"rope_parameters": _YARN}),
-    "yarn, its factor": ("llama", {"rope_parameters": {**_YARN, "attention_factor": 1.3}}),
-    "yarn, turns": (
-        "qwen2", {"rope_parameters": {**_YARN, "beta_fast": 4.0, "beta_slow": 2.0}}
-    ),
     "yarn, no whole numbers": ("llama", {"rope_parameters": {**_YARN, "truncate": False}}),
     "yarn, mscale": (
         "llama", {"rope_parameters": {**_YARN, "mscale": 1.0, "mscale_all_dim": 0.4}}
-    ),
-    "yarn, from one end": (
-        "llama", {"rope_parameters": {**_YARN, "original_max_position_embeddings": 6}}
     ),
     "longrope": (
         "phi3", {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 16}
@@ -140,31 +133,6 @@ def test_old_configurations_of_families_with_types_are_read_as_by_the_library(fa
     assert any(block.rope.attention_factor > 1.4 for block in blocks)
 
 
-@pytest.mark.parametrize("family", BY_TYPE)
-def test_an_old_type_that_the_library_ignores_is_refused(family):
-    scaling = {"type": "linear", "factor": 4.0}
-    message = "^config.rope_scaling gives its type 'linear' under .* ignores .* rope_type$"
-    with pytest.raises(ValueError, match=message):
-        sa.model_from_config(old_config(family, rope_scaling=scaling))
-
-
-def test_a_base_that_the_library_ignores_is_refused():
-    message = r"^config has rope_theta=50\.0, which ModernBERT ignores; it reads "
-    with pytest.raises(ValueError, match=message):
-        sa.model_from_config(old_config("modernbert", rope_theta=50.0))
-
-
-def test_phi3_takes_its_old_names_for_longrope():
-    known = [
-        sa.model_from_config(
-            {"model_type": "phi3", **SIZES, "original_max_position_embeddings": 16,
-             "rope_parameters": {**_LONGROPE, "rope_type": how}}
-        )
-        for how in ("longrope", "su", "yarn")
-    ]  # fmt: skip
-    assert known[0] == known[1] == known[2]
-
-
 def test_the_factor_multiplies_the_rotated_columns_alone():
     rows = torch.arange(30.0, dtype=torch.float64).reshape(3, 10) + 1.0
     angles = np.array([1.0, 0.3])
@@ -191,20 +159,8 @@ def test_the_number_of_tokens_decides_on_the_angles():
         sa.simulate_model(known, 7, samples=2, progress=False)
 
 
-def test_what_is_understood_is_said():
-    text = sa.describe(sa.model_from_config(config_of("llama", **SCALINGS["yarn"][1])))
-    assert "tokens, these columns x 1.416" in str(text)
-    config = config_of("phi3", **SCALINGS["longrope"][1])
-    assert ", for up to 16 tokens (other angles for more)" in str(
-        sa.describe(sa.model_from_config(config))
-    )
-
-
 REALITY: dict[str, tuple[str, dict[str, Any]]] = {
     "yarn": ("llama", {"rope_parameters": _YARN}),
-    "longrope, short": (
-        "phi3", {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 8}
-    ),
     "longrope, long": (
         "phi3", {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 7}
     ),

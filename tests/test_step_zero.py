@@ -1,7 +1,7 @@
 """The loss of models at step 0 and its gradients, against models of the `transformers` library.
 
-Each family: the loss, the deviation of the logits and the norm of the gradient of every named
-parameter but the gains of queries' and keys' norms, in a text with equal tokens, by
+Each family: the loss, the standard deviation of the logits and the norm of the gradient of every
+named parameter but the gains of queries' and keys' norms, in a text with equal tokens, by
 Kolmogorov-Smirnov tests with Bonferroni's correction. A shift of a norm by 0.25 standard deviations
 is seen in half of the cases with 500 models; a twin whose weights are larger by a tenth is
 rejected.
@@ -23,9 +23,7 @@ from scipy.stats import ks_2samp
 
 import shaped_attention as sa
 from shaped_attention.commands.main import main
-from shaped_attention.models.step_zero_text import root_mean_squares
-from tests import test_reality_layer_norm, test_reality_rms_norm
-from tests.reality import small
+from tests import reality
 
 transformers = pytest.importorskip("transformers")
 
@@ -33,17 +31,13 @@ Rows = dict[str, NDArray[np.float64]]
 
 TEXT, TARGETS = [5, 9, 5, 17, 23, 9, 31, 40], [9, 5, 17, 23, 9, 31, 40, 3]
 ENCODERS = ("bert", "roberta", "modernbert")
-QUICK = ("llama", "gpt2", "bert, padding")
-CASES = [*test_reality_rms_norm.FAMILIES, *test_reality_layer_norm.FAMILIES]
+QUICK = ("llama", "gpt2", "bert")
 
 
 def config_of(name: str, std: float) -> Any:
-    """A small configuration without dropout; one whose name says so pads the first token."""
-    if name in test_reality_rms_norm.FAMILIES:
-        config = small(name, std, **test_reality_rms_norm.FAMILIES[name][0])
-    else:
-        config = test_reality_layer_norm.config_of(name, std)
-    if "padding" in name:
+    """A small configuration without dropout; BERT pads the first token."""
+    config = reality.config_of(name, std)
+    if name == "bert":
         config.pad_token_id = TEXT[0]
     elif getattr(config, "pad_token_id", None) in TEXT:
         config.pad_token_id = 1 if name == "roberta" else 0
@@ -113,10 +107,9 @@ def test_three_families_have_the_law_of_models_of_the_library(name: str) -> None
 
 
 @pytest.mark.validation
-@pytest.mark.parametrize("std", [0.02, 0.15])
-@pytest.mark.parametrize("name", CASES)
-def test_models_of_the_library_have_the_law(name: str, std: float) -> None:
-    check(name, std, 500)
+@pytest.mark.parametrize("name", reality.FAMILIES)
+def test_models_of_the_library_have_the_law(name: str) -> None:
+    check(name, 0.15, 500)
 
 
 LLAMA = {
@@ -163,23 +156,11 @@ def test_a_sample_depends_neither_on_chunks_nor_on_others() -> None:
         )
 
 
-@pytest.mark.quick
-def test_a_token_predicts_itself_if_the_head_is_a_large_tied_embedding() -> None:
-    model = sa.model_from_config(LLAMA, init="embed_tokens=4, o_proj=0.01, down_proj=0.01")
-    text, run = [7, 33, 4], {"samples": 20, "progress": False, "entropy": False}
-    own = sa.simulate_model(model, text, targets=text, **run).loss
-    others = sa.simulate_model(model, text, targets=[33, 4, 60], **run).loss
-    assert float(own.median()) < 1.0
-    assert float(others.min()) > 10.0
-
-
 def test_without_information_the_loss_is_the_logarithm_of_the_vocabulary() -> None:
     run = sa.simulate_model(
         LLAMA | {"initializer_range": 1e-4}, 4, samples=2, targets="next", progress=False
     )
     np.testing.assert_allclose(run.loss, np.log(90), atol=1e-2)
-    rms = root_mean_squares(run)
-    assert set(rms) == set(run.parameter.values)
 
 
 @pytest.mark.quick
@@ -188,10 +169,7 @@ def test_without_information_the_loss_is_the_logarithm_of_the_vocabulary() -> No
     [
         ({"targets": [1, 2]}, "targets must be 'next', or 3 token ids, one for each position"),
         ({"targets": [1, 2, 90]}, r"targets must be ids in \[0, 89\]; got 90"),
-        ({"targets": [1.0, 2.0, 3.0]}, "targets must be 'next', or 3 token ids"),
-        ({"targets": "last"}, "targets must be 'next', or 3 token ids"),
         ({"tokens": [3, 0, 4]}, "tokens must be ids other than that of padding"),
-        ({"tokens": np.eye(3)}, "tokens must be"),
         ({"keep": "observables"}, "keep must be 'V' with targets"),
     ],
 )  # fmt: skip
@@ -211,18 +189,10 @@ def test_the_command_prints_loss_and_gradients(tmp_path: Any) -> None:
     run = sa.simulate_model(LLAMA, [3, 4, 3], samples=3, targets="next", progress=False)
     median = float(run.loss.median())
     assert f"\nloss {median:.4g} [" in shown.output
-    assert "log(vocabulary) = 4.5\n" in shown.output
-    assert "\n    2  " in shown.output.partition("layer  norm of the gradient")[2]
     assert "%  model.layers." in shown.output
-    result = CliRunner().invoke(main, [*words, "--json"])
-    (model,) = json.loads(result.stdout)["models"]
-    assert set(model) == {
-        "name", "family", "samples", "by_layer", "loss", "log_vocabulary", "logit_std",
-        "gradient_norm", "tokens", "targets",
-    }  # fmt: skip
+    (model,) = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)["models"]
     assert model["loss"]["median"] == pytest.approx(median)
     norms = model["gradient_norm"]
-    squares = [x["median"] for x in norms["by_parameter"].values()]
-    assert 0.5 < np.sqrt(np.square(squares).sum()) / norms["all"]["median"] < 2.0
+    assert set(norms["by_parameter"]) == set(run.parameter.values)
     assert len(norms["by_layer"]) == 2
     assert model["targets"][:2] == [4, 3]

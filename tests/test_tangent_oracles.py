@@ -141,11 +141,8 @@ def both(options):
 
 
 TWICE = {
-    "causal": both({}),
-    "gelu": (SMOOTH, SMOOTH),
     "gate": (GATED, GATED),
     "biases": both(OPTIONS),
-    "qk-norm": both({"qk_norm": True}),
     "parallel": tuple(sa.Parallel(x, SMOOTH) for x in both({})),
 }
 
@@ -157,32 +154,6 @@ def test_the_limit_is_the_derivative_between_two_copies(name):
     u = joint(2, 2)
     found = sa.drift(WithTangents(block, 2), u)
     np.testing.assert_allclose(differences(copies, u, 2, h=1e-3), found, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("block", "method"),
-    [(VALUES["causal"], "clock"), (VALUES["relu"], "direct"), (SMOOTH, "clock")],
-)
-def test_compiled_paths_of_tangents_are_those_of_torch(block, method):
-    def paths():
-        run = sa.integrate_sde(
-            WithTangents(block, 1), joint(2, 1), horizon=0.05, samples=3, method=method
-        )
-        return run.V.values
-
-    compiled = paths()
-    with sa.eager():
-        np.testing.assert_allclose(paths(), compiled, rtol=1e-9, atol=1e-9)
-
-
-def test_values_do_not_notice_tangents():
-    """Drift and diffusion of V are those without tangents; so are rate and decay."""
-    u, block = joint(2, 2), sa.ShapedAttention(0.6, mask="causal")
-    more = WithTangents(block, 2)
-    np.testing.assert_allclose(sa.drift(more, u)[:2, :2], sa.drift(block, u[:2, :2]), atol=1e-13)
-    np.testing.assert_allclose(
-        sa.diffusion(more, u)[:3, :3], sa.diffusion(block, u[:2, :2]), atol=1e-13
-    )
 
 
 def test_diffusion_is_that_of_four_copies():

@@ -16,7 +16,7 @@ from shaped_attention.lazy.side_by_side import SideBySide
 from shaped_attention.numerics import entrywise_product
 from shaped_attention.rows.coordinates import cut
 from shaped_attention.rows.rows import Rows
-from tests.test_training_of_models import GPT2, IDS, LLAMA, TARGETS, Lion
+from tests.test_training_of_models import GPT2, IDS, LLAMA, TARGETS, library_model
 
 transformers = pytest.importorskip("transformers")
 
@@ -58,16 +58,21 @@ def revealed(monkeypatch):
     return whole
 
 
-def library(config):
-    kind = "GPT2" if config["model_type"] == "gpt2" else "Llama"
-    fields = {name: value for name, value in config.items() if name != "model_type"}
-    dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0} if kind == "GPT2" else {}
-    made = getattr(transformers, f"{kind}Config")(**fields, **dropout)
-    made._attn_implementation = "eager"
-    create = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else "LlamaForCausalLM")
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return create(made).double().eval()
+class Lion(torch.optim.Optimizer):
+    """Lion as its authors write it."""
+
+    def __init__(self, parameters, lr, betas, weight_decay):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                a, b = group["betas"]
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.sub_(group["lr"] * torch.sign(a * m + (1 - a) * p.grad))
+                m.mul_(b).add_((1 - b) * p.grad)
 
 
 def optimizer_of(rule, model):
@@ -113,7 +118,7 @@ def differences(monkeypatch, config, rule, torchs=None):
     )
     found, clip = [], (torchs or rule).clip
     for sample in range(SAMPLES):
-        model = library(config)
+        model = library_model(config, 0)
         filled(model, networks[-1], whole, sample)
         optimizer, named = optimizer_of(torchs or rule, model), dict(model.named_parameters())
         assert set(run.parameter.values) == set(named)
@@ -142,8 +147,7 @@ def test_explicit_weights_that_answer_give_the_training_of_torch(monkeypatch, co
 
 
 @pytest.mark.parametrize(
-    "changes", [{"betas": (0.899, 0.95)}, {"betas": (0.9, 0.951)}, {"eps": 1e-4},
-                {"weight_decay": 2.01}, {"clip": 0.5}],
+    "changes", [{"betas": (0.899, 0.95)}, {"eps": 1e-4}, {"weight_decay": 2.01}],
 )  # fmt: skip
 def test_other_settings_differ(monkeypatch, changes):
     rule = replace(RULES["adamw"], **changes)
@@ -184,26 +188,3 @@ def test_chunks_and_threads_do_not_change_bits():
     for other in (parts, threads, sa.rerun(whole)):
         np.testing.assert_array_equal(other.loss, whole.loss)
         np.testing.assert_array_equal(other.gradient_norm, whole.gradient_norm)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: sa.AdamW(-1.0), "lr must be"),
-        (lambda: sa.AdamW(0.1, betas=(0.9, 1.0)), r"betas must be two numbers in \[0, 1\)"),
-        (lambda: sa.AdamW(0.1, eps=-1.0), "eps must be"),
-        (lambda: sa.AdamW(0.1, weight_decay={"x": -1.0}), r"weight_decay\['x'\] must be"),
-        (lambda: sa.Lion(0.1, betas=0.9), "betas must be two numbers"),
-        (lambda: sa.Muon(0.1, rest=sa.Muon(0.1)), "rest must be"),
-        (lambda: sa.Muon(0.1, rest=torch.optim.AdamW([torch.zeros(1)])), "rest must be"),
-        (
-            lambda: sa.simulate_training(
-                GPT2, IDS, TARGETS, samples=1, optimizer=sa.AdamW(0.1, weight_decay={"*foo*": 1.0})
-            ),
-            r"weight_decay has a rate for '\*foo\*', but the parameters are",
-        ),
-    ],
-)
-def test_refusals(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

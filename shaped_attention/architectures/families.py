@@ -1,7 +1,7 @@
 """The families that are covered, as rows of a table by their `model_type`.
 
 What a row says was read in the source of the `transformers` library (5.23), and is compared with
-models made by it in `tests/test_reality_rms_norm.py` and `tests/test_reality_layer_norm.py`.
+models made by it in `tests/test_families.py`.
 Families with RMSNorm are decoders with RoPE and a gated MLP, as Llama is; those with LayerNorm are
 rows of their own. Gemma's gains are stored as gain - 1 and start at 0, its embeddings are
 multiplied by sqrt n, in the precision of the weights.

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.architectures.fields import Fields, field_error
 from shaped_attention.architectures.layer_types import Kind, Kinds, all_full, mask_of, shortest
-from shaped_attention.architectures.model import Embedding, Model, Norm
+from shaped_attention.architectures.model import Embedding, LayerStds, Model, Norm
 from shaped_attention.architectures.parameter_names import NAMES, Names
 from shaped_attention.architectures.parts import attention, mlp, normed
 from shaped_attention.architectures.recipes import Initial, initial
@@ -176,7 +175,7 @@ class Family:
             fields.get("model_type"), sizes.width, sizes.depth, Pattern(layers),
             self._embedding(fields, laws.outside, norm, details.embedding),
             norm if details.final and place != "after" else None, own + laws.approximations,
-            deviations=tuple(stds for _, stds in kinds), head_std=laws.outside["h"],
+            stds=tuple(stds for _, stds in kinds), head_std=laws.outside["h"],
             transform_std=laws.outside["f"], logit_multiplier=laws.multiplier,
             init=init if laws.table and init else "", recipe=laws.table,
             cuts={x: cut for x, cut in cuts.items() if math.isfinite(cut)},
@@ -213,7 +212,7 @@ class Family:
 
     def _layers(
         self, fields: Fields, sizes: Sizes, units: int, norm: Norm, place: str, details: Details,
-        kinds: list[tuple[Kind, Deviations]],
+        kinds: list[tuple[Kind, LayerStds]],
     ) -> list[list[Block]]:  # fmt: skip
         """Return layers of given kinds, whose weights have given standard deviations."""
         n, _, heads, keys, size, _ = sizes
@@ -221,7 +220,7 @@ class Family:
         parallel = self.parallel if isinstance(self.parallel, bool) else fields.flag(*self.parallel)
         logits = size**-0.5 if details.logits is None else details.logits
 
-        def layer(kind: Kind, stds: Deviations) -> list[Block]:
+        def layer(kind: Kind, stds: LayerStds) -> list[Block]:
             hidden = mlp(n, stds, units, activation, gated=self.gated)
             # Read even if the layer is not rotated, so that the fields are checked.
             rope = self.rope(fields, size, kind.attention)

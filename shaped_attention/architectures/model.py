@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block, Layer, blocks_of, pattern_of
 from shaped_attention.blocks.normalised import NORMS
@@ -124,6 +123,29 @@ class Embedding:
 
 @storable
 @dataclass(frozen=True)
+class LayerStds:
+    """Standard deviations of a layer's matrices, by what they make.
+
+    `up` and `down` are the first and last matrices of the MLP. In a gated MLP the activation acts
+    on the output of `gate`; otherwise `gate` is unused. `output` is attention's output projection.
+    """
+
+    queries: float
+    keys: float
+    values: float
+    output: float
+    gate: float
+    up: float
+    down: float
+
+    def of(self, letter: str) -> float:
+        """Return that of q, k, v, o, g, u or d, the letters of `parameter_names`."""
+        numbers: tuple[float, ...] = astuple(self)
+        return numbers["qkvogud".index(letter)]
+
+
+@storable
+@dataclass(frozen=True)
 class Model:
     """A transformer at initialisation, in the package's own objects.
 
@@ -148,7 +170,7 @@ class Model:
         Lists with one entry per layer, which were continued or cut when the depth was changed.
     name
         Name for tables and figures.
-    deviations
+    stds
         Standard deviations of the matrices of each layer of the pattern; None if they are unknown.
     head_std, transform_std
         Those of a head that is not tied, and of the matrix in front of the head of a masked model;
@@ -175,7 +197,7 @@ class Model:
     unused: tuple[str, ...] = field(default=(), compare=False)
     adapted: tuple[str, ...] = field(default=(), compare=False)
     name: str = field(default="", compare=False)
-    deviations: tuple[Deviations, ...] | None = None
+    stds: tuple[LayerStds, ...] | None = None
     head_std: float | None = None
     transform_std: float | None = None
     logit_multiplier: float = 1.0
@@ -197,9 +219,9 @@ class Model:
             texts = getattr(self, entry)
             check_kind(entry, texts, list | tuple, "a list of texts")
             object.__setattr__(self, entry, tuple(texts))
-        if self.deviations is not None:
-            check_kind("deviations", self.deviations, list | tuple, "a list with one per layer")
-            object.__setattr__(self, "deviations", tuple(self.deviations))
+        if self.stds is not None:
+            check_kind("stds", self.stds, list | tuple, "a list with one per layer")
+            object.__setattr__(self, "stds", tuple(self.stds))
         if isinstance(self.layer, list):
             object.__setattr__(self, "layer", tuple(self.layer))
 

@@ -88,12 +88,12 @@ def biased(model: Model, letters: str) -> bool:
 def names_of(model: Model) -> Names:
     """Return the names of a model's parameters; raise ValueError if they are unknown."""
     names = NAMES.get(model.family)
-    if names is None or model.deviations is None:
+    if names is None or model.stds is None:
         known = ", ".join(sorted(NAMES))
         raise ValueError(
-            f"the gradients of {model} need names and deviations of its matrices, as models from "
-            f"configurations of these families have: {known}; without targets, or with "
-            "--forward-only, they are not needed"
+            f"the gradients of {model} need names and standard deviations of its matrices, as "
+            f"models from configurations of these families have: {known}; without targets, or "
+            "with --forward-only, they are not needed"
         )
     new = model.family == "falcon" and holds(model, ("new_decoder_architecture", False))
     if new and option(model, "num_ln_in_parallel_attn", None) in (None, 2):

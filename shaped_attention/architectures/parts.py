@@ -19,9 +19,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from shaped_attention.architectures.deviations import Deviations
 from shaped_attention.architectures.fields import field_error
-from shaped_attention.architectures.model import Norm
+from shaped_attention.architectures.model import LayerStds, Norm
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.attention_fields import QKNorm
 from shaped_attention.blocks.mlp import ShapedMLP
@@ -30,7 +29,7 @@ from shaped_attention.blocks.parameters import value_at
 
 
 def attention(
-    width: int, stds: Deviations, heads: int, head_size: int, *, logit_scale: float,
+    width: int, stds: LayerStds, heads: int, head_size: int, *, logit_scale: float,
     qk_norm: QKNorm | None = None, **options: Any,
 ) -> ShapedAttention:  # fmt: skip
     """Return softmax attention whose weights have given standard deviations.
@@ -60,7 +59,7 @@ def attention(
 
 
 def mlp(
-    width: int, stds: Deviations, hidden: int, activation: str, *, gated: bool = False
+    width: int, stds: LayerStds, hidden: int, activation: str, *, gated: bool = False
 ) -> ShapedMLP:
     """Return an MLP whose weights have given standard deviations."""
     inner = (stds.gate if gated else stds.up) * math.sqrt(width)

@@ -9,13 +9,14 @@ std (the configuration's own standard deviation).
 
 from __future__ import annotations
 
+import ast
 import math
+import operator
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from shaped_attention.architectures.deviations import Deviations
-from shaped_attention.architectures.formulas import value_of
+from shaped_attention.architectures.model import LayerStds
 from shaped_attention.architectures.parameter_names import NAMES
 from shaped_attention.checks import argument_error
 
@@ -78,7 +79,7 @@ RECIPES = {
         "allenai/OLMo, init_fn mitchell",
         {"qkvguwpyhf": Law("1/sqrt(n)", 3.0), "od": Law("1/sqrt(2*fan_in*(l+1))", 3.0)},
     ),
-    # Matrices of layers are truncated at -2 and 2, which are 100 deviations or more; w3 is u.
+    # The cuts of matrices of layers, -2 and 2, are 100 standard deviations or more; w3 is u.
     "torchtitan": Recipe(
         "pytorch/torchtitan, init_weights of Llama 3 with depth_init",
         {"qkvgpyf": Law("0.02"), "oud": Law("0.02/sqrt(2*(l+1))"), "w": Law("1"),
@@ -113,7 +114,7 @@ class Initial(NamedTuple):
     the matrices that it names, infinity if it does not.
     """
 
-    layers: list[Deviations]
+    layers: list[LayerStds]
     outside: dict[str, float]
     multiplier: float
     approximations: tuple[str, ...]
@@ -134,7 +135,7 @@ def initial(
     """
     laws = {letter: Law(repr(std)) for letter, std in own.items()}
     if init in (None, "library"):
-        one = Deviations(*(own[x] for x in "qkvogud"))
+        one = LayerStds(*(own[x] for x in "qkvogud"))
         return Initial([one] * int(sizes["L"]), dict(own), 1.0, (), (), True)
     if not isinstance(init, str):
         raise argument_error("init", _KNOWN, init)
@@ -169,7 +170,7 @@ def initial(
         table.append(f"logits x {recipe.multiplier} = {multiplier:.4g}")
     rows = zip(*(values[x] for x in "qkvogud"), strict=True)
     return Initial(
-        [Deviations(*row) for row in rows],
+        [LayerStds(*row) for row in rows],
         {x: numbers[0] for x, numbers in values.items() if x not in "qkvogud"}, multiplier,
         _approximations(laws, names), tuple(table), not {*present} <= chosen.keys(),
         {x: law.cut if law.cut and law.factor < 1.0 else math.inf for x, law in chosen.items()},
@@ -231,3 +232,36 @@ def _line(law: Law, of: Mapping[str, list[float]]) -> str:
     known = "" if text == law.formula else f" = {text}"
     cut = "" if law.cut is None else f", truncated at {law.cut:g} standard deviations"
     return f"{law.formula}{known}{cut}: {', '.join(of)}"
+
+
+_OPERATIONS: dict[type[ast.operator], Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.Pow: operator.pow,
+}  # fmt: skip
+
+
+def value_of(formula: str, names: Mapping[str, float]) -> float:
+    """Return the value of a formula; raise ValueError unless it is a positive finite number."""
+
+    def value(node: ast.expr) -> float:
+        match node:
+            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                return float(number)
+            case ast.Name(id=name) if name in names:
+                return float(names[name])
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return -value(inner)
+            case ast.BinOp(left=a, op=sign, right=b) if type(sign) in _OPERATIONS:
+                return float(_OPERATIONS[type(sign)](value(a), value(b)))
+            case ast.Call(func=ast.Name(id="sqrt"), args=[inner], keywords=[]):
+                return math.sqrt(value(inner))
+        raise ValueError(f"{ast.unparse(node)} is unknown")
+
+    try:
+        number = value(ast.parse(formula, mode="eval").body)
+    except (ValueError, SyntaxError, TypeError, ArithmeticError, RecursionError) as error:
+        what = f"a formula in {', '.join(names)}, sqrt, numbers, + - * / ** and parentheses"
+        raise ValueError(f"{argument_error('init', what, formula)} ({error})") from None
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"init has {formula} = {number:g}; it must be positive and finite")
+    return number

@@ -106,10 +106,9 @@ def check_model(
         effects, notes = effects_of(module, model, known, reading, samples, seed)
     low = [x for x in effects if x.p_value < _SHARE * level]
     if low and not suspects:
-        first = min(low, key=lambda x: (x.name.startswith("gradient"), x.layer is None, x.layer))
-        place = "" if first.layer is None else f" after layer {first.layer}"
+        first = low[0]
         suspects.append(Suspect("computation", "forward pass", math.inf, (
-            f"{first.name}{place} is {first.value:.4g}, median of the law {first.median:.4g}, "
+            f"{first.place} is {first.value:.4g}, median of the law {first.median:.4g}, "
             "although all parameters have their laws: the module computes something else than the "
             "configuration says"
         )))  # fmt: skip

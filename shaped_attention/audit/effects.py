@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 Key = tuple[str, int | None]
 Ids = NDArray[np.int64]
 
-ENTROPY = "attention entropy"
+ENTROPY = "attention entropy in layer *"
 GRADIENT = "gradient norm of "
 TOTAL: Key = (f"{GRADIENT}all parameters", None)
 _LEAST = 1e-6
@@ -92,10 +92,10 @@ def close_to_normal(keys: Sequence[Key], x: Array, model: Model, tokens: int) ->
     """Return numbers (..., k) on scales where they are close to normal."""
     scaled = np.log(np.maximum(x, 1e-300))
     for k, (name, layer) in enumerate(keys):
-        if name.endswith("cosine"):
+        if name.startswith("mean cosine"):
             scaled[..., k] = np.arctanh(np.clip(x[..., k], -1.0 + 1e-12, 1.0 - 1e-12))
         if name == ENTROPY:
-            blocks = model.layers()[(layer or 1) - 1]
+            blocks = model.layers()[layer or 0]
             seen = allowed(attention_of(blocks[0])[0].mask, tokens).sum(1)
             scaled[..., k] = np.log(np.maximum(np.log(seen).mean() - x[..., k], 1e-12))
     return scaled
@@ -158,15 +158,18 @@ def _numbers(run: xr.Dataset) -> dict[Key, Array]:
     """Return what is compared of covariances, entropies, logits and loss, each (samples,)."""
     numbers: dict[Key, Array] = {}
     off = ~np.eye(run.sizes["row"], dtype=bool)
-    for layer, v in enumerate(run.V.transpose("position", "sample", ...).to_numpy()):
-        numbers["mean square", layer] = np.diagonal(v, axis1=1, axis2=2).mean(1)
+    for position, v in enumerate(run.V.transpose("position", "sample", ...).to_numpy()):
+        # As in names of parameters, the first layer is 0.
+        place, layer = (" after layer *", position - 1) if position else (" of embeddings", None)
+        numbers[f"mean square{place}", layer] = np.diagonal(v, axis1=1, axis2=2).mean(1)
         if off.any():
-            numbers["mean cosine", layer] = correlations(v)[:, off].mean(1)
+            numbers[f"mean cosine{place}", layer] = correlations(v)[:, off].mean(1)
     if "attention_entropy" in run:
         means = run.attention_entropy.mean(("head", "row")).transpose("layer", "sample")
-        numbers |= {(ENTROPY, k + 1): x for k, x in enumerate(means.to_numpy())}
+        numbers |= {(ENTROPY, k): x for k, x in enumerate(means.to_numpy())}
     if "V_final" in run and off.any():
-        numbers["final mean cosine", None] = correlations(run.V_final.to_numpy())[:, off].mean(1)
+        cosines = correlations(run.V_final.to_numpy())[:, off].mean(1)
+        numbers["mean cosine after the final norm", None] = cosines
     numbers["standard deviation of the logits", None] = run.logit_std.to_numpy()
     return numbers | {("loss", None): run.loss.to_numpy()}
 
@@ -176,5 +179,5 @@ def _gradients(norms: Mapping[str, Array]) -> dict[Key, Array]:
     found = {}
     for name, norm in norms.items():
         star, layer = starred(name)
-        found[f"{GRADIENT}{star}", None if layer is None else layer + 1] = norm
+        found[f"{GRADIENT}{star}", layer] = norm
     return found | {TOTAL: np.sqrt(sum(x**2 for x in norms.values()))} if norms else {}

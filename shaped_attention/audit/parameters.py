@@ -130,7 +130,14 @@ def read(module: nn.Module, model: Model, names: Mapping[str, str] | None) -> Re
             f"no parameter of the module has a known name, such as {every[0]}; names= takes a map "
             "to the library's, such as {'blocks.*.att.query': 'model.layers.*.self_attn.q_proj'}"
         )
-    missing = dict.fromkeys(starred(at(*x))[0] for x in known.needed() if x not in found)
+    depth = 1 + max((layer for _, layer in found if layer is not None), default=-1)
+    if depth != model.depth:
+        what = f"the module has {depth} layers; the configuration says {model.depth}"
+        suspects.append(Suspect("shape", layers, math.inf, what))
+    missing = dict.fromkeys(
+        starred(at(*x))[0] for x in known.needed()
+        if x not in found and (x[1] or 0) < max(1, depth)
+    )  # fmt: skip
     suspects += [Suspect("missing", x, math.inf, _MISSING) for x in missing]
     kinds = sorted({str(x.dtype) for x in held.values() if x.element_size() < 4})
     return Reading(sections, suspects, library, layers, " and ".join(kinds))
@@ -171,8 +178,6 @@ class _Known:
         stem, _, suffix = name.rpartition(".")
         star, layer = starred(stem)
         star = names.get(star, star)
-        if layer is not None and layer >= self.model.depth:
-            return None
         if starred(name)[0] == self.names.head_bias:
             return _Role(stem, "", None, ".bias")
         letters = self.letters.get(star, "")
@@ -213,7 +218,7 @@ class _Known:
             "w": model.embedding.std, "p": model.embedding.position_std,
             "y": model.embedding.common_std, "h": model.head_std, "f": model.transform_std,
         }  # fmt: skip
-        stds = model.deviations
+        stds = model.stds
         assert stds is not None
         value = std[one] if layer is None else stds[layer % len(stds)].of(one)
         return EntryLaw(

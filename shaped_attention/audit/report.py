@@ -39,7 +39,8 @@ class Parameter(NamedTuple):
 class Effect(NamedTuple):
     """A number of this draw in its law.
 
-    `layer` is None for the whole model; `rank` is the share of samples below, in (0, 1); `median`
+    In its name * stands for the layer, from 0 as in names of parameters; `layer` is None for the
+    whole model. `rank` is the share of samples below, in (0, 1); `median`
     is that of the law; `p_value` is corrected for the number of effects.
     """
 
@@ -49,6 +50,11 @@ class Effect(NamedTuple):
     median: float
     rank: float
     p_value: float
+
+    @property
+    def place(self) -> str:
+        """The name with the number of the layer."""
+        return self.name.replace("*", str(self.layer))
 
 
 @dataclass(frozen=True)
@@ -99,10 +105,7 @@ class ModelCheck:
         far = sorted((x for x in self.effects if x.p_value < 0.01), key=lambda x: x.p_value)
         lines += ["effects, the farthest first:"] * bool(far)
         for x in far[:5]:
-            name = x.name if x.layer is None else f"{x.name} after layer {x.layer}"
-            if "*" in x.name and x.layer is not None:
-                name = x.name.replace("*", str(x.layer - 1))
-            lines.append(f"  {name}: {x.value:.4g}; median of the law {x.median:.4g}")
+            lines.append(f"  {x.place}: {x.value:.4g}; median of the law {x.median:.4g}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shaped_attention.commands.options import seed_option, with_options
+from shaped_attention.commands.options import json_option, seed_option, with_options
 
 _OPTIONS = [
     click.option("--config", metavar="CONFIG",
@@ -20,8 +20,7 @@ _OPTIONS = [
     click.option("--level", default=0.001,
                  help="Probability with which a correct module is flagged at most."),
     seed_option,
-    click.option("--json", "as_json", is_flag=True,
-                 help="Print one JSON object, and nothing else, on standard output."),
+    json_option,
 ]  # fmt: skip
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
-from shaped_attention.commands.model import changed_fields, numbers_in
+from shaped_attention.commands.model import changed_fields, numbers_in, set_option
 from shaped_attention.commands.options import (
     Choice,
     check_new,
+    figure_option,
+    json_option,
     optional_figure,
     overwrite_option,
     progress_option,
@@ -43,14 +45,11 @@ _OPTIONS = [
     click.option("--tokens", default=8, metavar="M", help="Number of tokens, all different."),
     click.option("--samples", default=8, help="Number of models of each size."),
     seed_option,
-    click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE",
-                 help="Change a field of the configuration, as for `model`. Can be repeated."),
+    set_option,
     click.option("--memory", default="2 GiB", metavar="SIZE",
                  help="Memory for working arrays; with more, more models move together."),
-    click.option("--json", "as_json", is_flag=True,
-                 help="Print one JSON object, and nothing else, on standard output."),
-    click.option("--figure", type=click.Path(path_type=Path), metavar="FILE",
-                 help="Draw sizes and changes by step, as a PNG file."),
+    json_option,
+    figure_option("Draw sizes and changes by step, as a PNG file."),
     overwrite_option,
     progress_option,
 ]  # fmt: skip

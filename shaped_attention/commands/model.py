@@ -16,6 +16,8 @@ from click.core import ParameterSource
 from shaped_attention.checks import argument_error, check_count
 from shaped_attention.commands.options import (
     check_new,
+    figure_option,
+    json_option,
     optional_figure,
     overwrite_option,
     progress_option,
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
 _WIDTH = 110
 _IDS = "a comma-separated list of integers, or a file that contains integers"
 
+set_option = click.option(
+    "--set", "changes", multiple=True, metavar="FIELD=VALUE",
+    help="Change a field of the configurations; the value is JSON, for example "
+    "num_hidden_layers=200. Can be repeated.",
+)  # fmt: skip
+
 _OPTIONS = [
     click.option("--tokens", default=64, metavar="M",
                  help="Number of tokens, all different."),
@@ -47,9 +55,7 @@ _OPTIONS = [
     click.option("--forward-only", is_flag=True,
                  help="Leave out the loss and its gradients."),
     seed_option,
-    click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE",
-                 help="Change a field of the configurations; the value is JSON, for example "
-                 "num_hidden_layers=200. Can be repeated."),
+    set_option,
     click.option("--ignore", multiple=True, metavar="FIELD",
                  help="Leave out a field of the configurations that would be refused, at your own "
                  "risk. Can be repeated."),
@@ -72,10 +78,8 @@ _OPTIONS = [
     click.option("--families", is_flag=True,
                  help="Print which values of model_type are covered, approximated and refused, "
                  "and stop."),
-    click.option("--json", "as_json", is_flag=True,
-                 help="Print one JSON object, and nothing else, on standard output."),
-    click.option("--figure", type=click.Path(path_type=Path), metavar="FILE",
-                 help="Draw what the table shows, as a PNG file."),
+    json_option,
+    figure_option("Draw what the table shows, as a PNG file."),
     results_option,
     overwrite_option,
     progress_option,

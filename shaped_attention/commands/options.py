@@ -121,9 +121,21 @@ seed_option = click.option("--seed", default=0, help=HELP["seed"])
 
 device_option = click.option("--device", default="cpu", help=HELP["device"])
 
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object, and nothing else, on standard output.",
+)
+
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Replace the output of an earlier command."
 )
+
+
+def figure_option(help: str) -> Callable[[Any], Any]:
+    """Return the option --figure, with what is drawn."""
+    return click.option("--figure", type=click.Path(path_type=Path), metavar="FILE", help=help)
 
 
 def check_new(how: str, overwrite: bool, paths: Iterable[Path]) -> None:

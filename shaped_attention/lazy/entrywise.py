@@ -10,23 +10,23 @@ spaces of the network are explicit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
 
-from shaped_attention.checks import argument_error, check_nonnegative, check_positive
+from shaped_attention.checks import argument_error, check_nonnegative
 from shaped_attention.lazy.low_rank import Factors
 from shaped_attention.lazy.optimizers import (
     SGD,
     Muon,
+    OneByOne,
     Rate,
     Rule,
     State,
     check_rates,
-    clipped,
     rate_of,
 )
 from shaped_attention.numerics.entrywise_product import last_norm, product
@@ -84,12 +84,10 @@ class EntrywiseUpdate(NamedTuple):
         return last_norm(lefts, rights, self.function)
 
 
-class _OfEntries:
+class _OfEntries(OneByOne):
     """What the optimisers share."""
 
-    lr: Rate
     weight_decay: Rate
-    clip: float | None
 
     def _check(self, betas: Any) -> None:
         check_rates("lr", self.lr)
@@ -97,22 +95,15 @@ class _OfEntries:
         pair = isinstance(betas, tuple | list) and len(betas) == 2
         if not pair or not all(isinstance(x, float | int) and 0 <= x < 1 for x in betas):
             raise argument_error("betas", "two numbers in [0, 1)", betas)
-        if self.clip is not None:
-            check_positive("clip", self.clip)
+        self._check_clip()
 
-    def step(
-        self, states: Mapping[str, State], gradients: Mapping[str, Factors]
-    ) -> dict[str, Float[Tensor, " B"]]:
-        """Take a step, and return the norms of the updates without weight decay."""
-        norms = {}
-        for name, gradient in clipped(gradients, self.clip).items():
-            state, rate = states[name], rate_of(self.lr, name)
-            state.terms.append(gradient)
-            decay = 1.0 - rate * rate_of(self.weight_decay, name)
-            update = EntrywiseUpdate(state.terms, Decayed(self, rate, decay))  # type: ignore[arg-type]
-            norms[name] = update.last_norm()
-            state.parameter.set(decay ** len(state.terms), update)
-        return norms
+    def update(self, state: State, gradient: Factors, rate: float) -> Float[Tensor, " B"]:
+        """Update one parameter, and return the norm of that without any weight decay."""
+        state.terms.append(gradient)
+        decay = 1.0 - rate * rate_of(self.weight_decay, state.parameter.name)
+        update = EntrywiseUpdate(state.terms, Decayed(self, rate, decay))  # type: ignore[arg-type]
+        state.parameter.set(decay ** len(state.terms), update)
+        return update.last_norm()
 
 
 @dataclass(frozen=True)

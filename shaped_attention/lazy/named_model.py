@@ -85,7 +85,7 @@ class LibraryModel:
     def project(self, weights: Weights, layer: int, index: int) -> Any:
         """Return the products of a block of a layer with its weights."""
         prefix = f"{self._names.layers}.{layer}."
-        stds = self.model.deviations
+        stds = self.model.stds
         assert stds is not None
         groups = stored(self.model, self._layers[layer][index], stds[layer % len(stds)])
         return weights.block(f"{prefix}{index}", groups, prefix)

@@ -60,8 +60,32 @@ class State:
         self.parameter.set(self.weight[0], self.of_rank(self.weight))
 
 
+class OneByOne:
+    """An optimiser that updates each parameter by itself, after all gradients are clipped."""
+
+    lr: Rate
+    clip: float | None
+
+    def step(
+        self, states: Mapping[str, State], gradients: Mapping[str, Factors]
+    ) -> dict[str, Float[Tensor, " B"]]:
+        """Take a step, and return the norms of the updates without any weight decay."""
+        return {
+            name: self.update(states[name], gradient, rate_of(self.lr, name))
+            for name, gradient in clipped(gradients, self.clip).items()
+        }
+
+    def update(self, state: State, gradient: Factors, rate: float) -> Float[Tensor, " B"]:
+        """Update one parameter, and return the norm of that without any weight decay."""
+        raise NotImplementedError
+
+    def _check_clip(self) -> None:
+        if self.clip is not None:
+            check_positive("clip", self.clip)
+
+
 @dataclass(frozen=True)
-class SGD:
+class SGD(OneByOne):
     """Gradient descent with clipping, and with momentum and weight decay as in `torch.optim.SGD`.
 
     With the gradient g, clipped by the norm of all gradients together, g + weight_decay W is added
@@ -95,25 +119,18 @@ class SGD:
 
     def __post_init__(self) -> None:
         _check_settings(self)
-        if self.clip is not None:
-            check_positive("clip", self.clip)
+        self._check_clip()
 
-    def step(
-        self, states: Mapping[str, State], gradients: Mapping[str, Factors]
-    ) -> dict[str, Float[Tensor, " B"]]:
-        """Take a step, and return the norms of the updates without any weight decay."""
-        norms = {}
-        for name, gradient in clipped(gradients, self.clip).items():
-            state, rate = states[name], rate_of(self.lr, name)
-            state.append(gradient)
-            pure: list[Coefficient] = [*[0.0] * (len(state.weight) - 1), 1.0]
-            decay = [self.weight_decay * c for c in state.weight]
-            direction = [a + b for a, b in zip(decay, pure, strict=True)]
-            state.pure = self._after(state.pure, pure)
-            state.buffer = self._after(state.buffer, direction)
-            norms[name] = rate * state.of_rank(state.pure).norm()
-            state.change([-rate * c for c in state.buffer])
-        return norms
+    def update(self, state: State, gradient: Factors, rate: float) -> Float[Tensor, " B"]:
+        """Update one parameter, and return the norm of that without any weight decay."""
+        state.append(gradient)
+        pure: list[Coefficient] = [*[0.0] * (len(state.weight) - 1), 1.0]
+        decay = [self.weight_decay * c for c in state.weight]
+        direction = [a + b for a, b in zip(decay, pure, strict=True)]
+        state.pure = self._after(state.pure, pure)
+        state.buffer = self._after(state.buffer, direction)
+        state.change([-rate * c for c in state.buffer])
+        return rate * state.of_rank(state.pure).norm()
 
     def _after(
         self, buffer: list[Coefficient] | None, direction: list[Coefficient]
@@ -178,25 +195,26 @@ class Muon:
         hidden = {name for name in gradients if states[name].parameter.hidden}
         others = {name: g for name, g in gradients.items() if name not in hidden}
         norms = (self.rest or SGD(self.lr)).step(states, others) if others else {}
-        for name in gradients:
-            if name not in hidden:
-                continue
-            state, rate = states[name], rate_of(self.lr, name)
-            state.append(gradients[name])
-            before: list[Coefficient] = state.buffer or [0.0] * len(state.weight)
-            state.buffer = [self.momentum * c for c in before]
-            state.buffer[-1] = 1.0
-            seen = list(state.buffer)
-            if self.nesterov:
-                seen = [self.momentum * c for c in seen]
-                seen[-1] = seen[-1] + 1.0
-            sign = self._sign(state.parameter, state.of_rank(seen))
-            norms[name] = rate * sign.norm()
-            state.append(sign)
-            amounts: list[Coefficient] = [-rate * self.weight_decay * c for c in state.weight]
-            amounts[-1] = amounts[-1] - rate
-            state.change(amounts)
+        for name in hidden:
+            norms[name] = self._update(states[name], gradients[name], rate_of(self.lr, name))
         return {name: norms[name] for name in gradients}
+
+    def _update(self, state: State, gradient: Factors, rate: float) -> Float[Tensor, " B"]:
+        """Update a hidden matrix, and return the norm of that without weight decay."""
+        state.append(gradient)
+        before: list[Coefficient] = state.buffer or [0.0] * len(state.weight)
+        state.buffer = [self.momentum * c for c in before]
+        state.buffer[-1] = 1.0
+        seen = list(state.buffer)
+        if self.nesterov:
+            seen = [self.momentum * c for c in seen]
+            seen[-1] = seen[-1] + 1.0
+        sign = self._sign(state.parameter, state.of_rank(seen))
+        state.append(sign)
+        amounts: list[Coefficient] = [-rate * self.weight_decay * c for c in state.weight]
+        amounts[-1] = amounts[-1] - rate
+        state.change(amounts)
+        return rate * sign.norm()
 
     def _sign(self, parameter: Parameter, term: Factors) -> Factors:
         """Return the signs of a term's sections, each times s of the matrix as it is stored."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from itertools import chain, count
 
-from shaped_attention.architectures.deviations import Deviations
-from shaped_attention.architectures.model import Model
+from shaped_attention.architectures.model import LayerStds, Model
 from shaped_attention.architectures.parameter_names import Names, biased, holds, names_of
 from shaped_attention.blocks.attention import ShapedAttention
 from shaped_attention.blocks.base import Block
@@ -16,7 +15,7 @@ from shaped_attention.blocks.parallel import Parallel
 from shaped_attention.lazy.weights import Stored
 
 
-def stored(model: Model, block: Block, stds: Deviations) -> list[Stored]:
+def stored(model: Model, block: Block, stds: LayerStds) -> list[Stored]:
     """Return how the library stores a block's matrices, in groups of one standard deviation."""
     inner = block.inner if isinstance(block, Normalised) else block
     before = isinstance(block, Normalised) and block.place in ("before", "sandwich")
@@ -54,7 +53,7 @@ def gain_and_bias(model: Model, norm: str) -> tuple[str, str]:
 
 
 def _of_block(
-    model: Model, block: Block, stds: Deviations, first: int, before: bool
+    model: Model, block: Block, stds: LayerStds, first: int, before: bool
 ) -> list[Stored]:
     names = names_of(model)
     if isinstance(block, ShapedAttention):

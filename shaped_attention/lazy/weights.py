@@ -141,7 +141,7 @@ class Weights(dict[str, Parameter]):
                     seen[key] = self.after_norm(x, group.norm_gain, group.norm_bias, prefix)
                 x = seen[key]
             if own not in self._places:
-                result = self._first_product(x, columns, own, number, group, prefix)
+                result = self._first_product(x, columns, own, group, prefix)
             else:
                 matrix, place = self._places[own]
                 if products.get(id(matrix), (None,))[0] is not x:
@@ -152,7 +152,7 @@ class Weights(dict[str, Parameter]):
         return project
 
     def _first_product(
-        self, x: Rows, columns: int, name: str, number: int, group: Stored | None, prefix: str
+        self, x: Rows, columns: int, name: str, group: Stored | None, prefix: str
     ) -> Rows:
         """Return the product with a new matrix, stored with those that take the same rows."""
         matrix = next(

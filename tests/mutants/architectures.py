@@ -11,16 +11,6 @@ _COSINES = "shaped_attention/blocks/limits/prepared_rows.py"
 
 ARCHITECTURES = [
     Mutant(
-        "qk-norm-to-unit-length",
-        "shaped_attention/numerics/operations/sums.py",
-        "return size**0.5 * unit_rows(rows)",
-        "return unit_rows(rows)",
-        (
-            "test_attention_variants.py"
-            "::test_the_weights_are_those_of_the_formula[normalised heads]",
-        ),
-    ),
-    Mutant(
         "projection-of-networks-over-the-width",
         "shaped_attention/blocks/attention.py",
         "mixed = (self.heads * self.values(n)) ** 0.5",
@@ -47,13 +37,6 @@ ARCHITECTURES = [
         "range(1, 2 * (heads - power), 2)",
         "range(1, heads - power + 1)",
         ("test_alibi.py::test_slopes_are_those_of_bloom[6]",),
-    ),
-    Mutant(
-        "alibi-scale-of-rounded-slopes-alone",
-        _ALIBI,
-        "return self.scale * alibi(tokens, self.slope)",
-        "return alibi(tokens, self.slope)",
-        ("test_alibi.py::test_a_named_bias_gives_the_paths_of_the_array[alibi:0.25-0.25]",),
     ),
     Mutant(
         "embedding-padding-has-a-position",

@@ -13,7 +13,6 @@ from torch import nn
 from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig
 
 import shaped_attention as sa
-from shaped_attention import plots
 from shaped_attention.architectures.layer_summary import tokens_seen
 
 IDS = [5, 9, 5, 17, 23, 9, 31, 40]
@@ -98,21 +97,20 @@ def test_a_head_and_the_form_of_the_inputs_change_nothing():
     np.testing.assert_allclose(fused["V"], data["V"], atol=1e-5)
 
 
-@pytest.mark.parametrize("config", [GPT2, LLAMA], ids=["gpt2", "llama"])
-def test_recorded_models_have_the_law_of_their_configuration(config):
-    """KS tests at level 0.001 / 7 of 150 models at layer 4, and of twice the deviation, refused.
+def test_recorded_models_have_the_law_of_their_configuration():
+    """KS tests at level 0.001 / 7 of 150 models at layer 4; twice the standard deviation fails.
 
     KS distinguishes two normal laws that differ by half a standard deviation nine times in ten.
     """
-    recorded = sa.record_covariances(made(config, 150), IDS)
+    recorded = sa.record_covariances(made(GPT2, 150), IDS)
     names = ["log V[0,0]", "log V[7,7]", "rho[0,2]", "rho[0,4]", "rho[3,7]", "log det V",
              "effective rank"]  # fmt: skip
-    table = sa.compare(recorded, law(config), observables=names)
+    table = sa.compare(recorded, law(GPT2), observables=names)
     assert table.attrs["position"] == 4
     assert "at position 4" in table.attrs["verdict"]
     assert "CAUTION" not in table.attrs["verdict"]
     assert float(table["p_value"].min()) > 0.001 / len(names)
-    wrong = sa.model_from_config(config, initializer_range=0.04)
+    wrong = sa.model_from_config(GPT2, initializer_range=0.04)
     assert float(sa.compare(recorded, law(wrong), observables=names)["p_value"].min()) < 1e-6
     assert sa.format_comparison(table).startswith("position 4; tokens: 8; samples: 150, 1000;")
     assert "stopped by then" not in sa.format_comparison(table)
@@ -128,57 +126,13 @@ def test_position_is_chosen_and_times_do_not_mix_with_positions():
         sa.ShapedMLP(0.5), sa.equicorrelated(8, 0.2), width=8, depth=4, samples=8, progress=False
     )
     for call, message in (
-        (
-            lambda: sa.compare(data, chain),
-            "^first and second must both have .*; first has the axis position and sec",
-        ),
-        (
-            lambda: plots.trajectories([chain, data]),
-            r"^results\['chain'\] and .* must both .*; results\['chain'\] has the axis time",
-        ),
-        (
-            lambda: sa.compare(data, data, time=0.5),
-            r"^time must be None .* \(pass position= instead\); got 0.5$",
-        ),
-        (
-            lambda: sa.compare(chain, chain, position=1),
-            r"^position must be None .* \(pass time= instead\); got 1$",
-        ),
-        (
-            lambda: sa.compare(data, data, position=9),
-            r"^position must be .* \[0, 1, 2, 3, 4\]; got 9$",
-        ),
-        (
-            lambda: sa.density(data, "stopping time"),
-            "^observable must be one of .*; got 'st",
-        ),
-        (
-            lambda: sa.stopping.explosion_curve(data),
-            "^result must have V .position.*; it lacks stopping_time$",
-        ),
+        (lambda: sa.compare(data, chain), "first has the axis position and sec"),
+        (lambda: sa.compare(data, data, time=0.5), r"pass position= instead\); got 0.5$"),
+        (lambda: sa.compare(data, data, position=9), r"\[0, 1, 2, 3, 4\]; got 9$"),
+        (lambda: sa.density(data, "stopping time"), "^observable must be one of .*; got 'st"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
-
-
-def test_figures_have_layers_as_their_axis():
-    recorded = sa.record_covariances(made(GPT2, 10), IDS)
-    figure = plots.trajectories([recorded, law(GPT2)], observables=["rho[0,1]", "effective rank"])
-    for axis in figure.axes:
-        assert axis.get_xlabel() == r"layer $\ell$"
-        assert [line.get_xdata().tolist() for line in axis.lines] == [[0, 1, 2, 3, 4]] * 6
-    words = [text.get_text() for text in plots.densities([recorded, law(GPT2)], position=3).texts]
-    assert any("at position 3" in text for text in words)
-
-
-def test_recorded_entropies_are_summarised_as_those_of_the_law():
-    """With small weights attention is uniform over the tokens that are seen."""
-    recorded, simulated = sa.record_covariances(made(GPT2, 10), IDS), law(GPT2)
-    shares = [sa.model_summary(x)["entropy"].sel(level="median") for x in (recorded, simulated)]
-    np.testing.assert_allclose(shares[0], shares[1], atol=1e-3)
-    assert float(shares[0][1:].min()) > 0.99
-    figure = plots.model_layers({"recorded": recorded, "law": simulated})
-    assert len(figure.axes) == 4
 
 
 def test_entropies_of_a_family_that_is_not_covered_are_summarised():
@@ -199,13 +153,6 @@ def test_entropies_of_a_family_that_is_not_covered_are_summarised():
     seen = tokens_seen(sa.model_from_config(window), 8)
     assert seen.max() == 3
     np.testing.assert_array_equal(recorded["tokens_seen"], np.stack([seen, seen], axis=1))
-
-
-def test_the_law_of_a_configuration_object_is_recorded_and_made_again(tmp_path):
-    """Its `id2label` has numbers as keys, which become text as in a config.json."""
-    result = sa.simulate_model(GPT2, IDS, samples=5, progress=False)
-    again = sa.rerun(sa.load(sa.save(result, tmp_path / "model.nc")))
-    xr.testing.assert_identical(again["V"], result["V"])
 
 
 def test_samples_with_shared_weights_or_numbers_are_named():
@@ -251,49 +198,13 @@ def test_models_are_recognised_by_their_attributes(tmp_path):
         sa.record_covariances(Decoder(), ids, times=[1.0, 2.0, 3.0])
 
 
-def test_other_lists_of_as_many_modules_are_not_taken_for_the_layers():
-    """They come first, and a layer may have a list of as many experts."""
-    ids = torch.tensor([1, 2, 3])
-    plain, other = Decoder(), Decoder()
-    other.load_state_dict(plain.state_dict())
-    layers = other.layers
-    del other.layers
-    other.norms = nn.ModuleList(nn.Identity() for _ in range(3))
-    other.layers = layers
-    layers[1].experts = nn.ModuleList(nn.Identity() for _ in range(3))
-    data = sa.record_covariances(other, ids)
-    assert data["module"].values.tolist() == ["input", "layers.0", "layers.1", "layers.2"]
-    xr.testing.assert_equal(data["V"], sa.record_covariances(plain, ids)["V"])
-
-
-class Staged(Decoder):
-    """Its list of layers has a name of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.stages = self.layers
-        del self.layers
-
-    def forward(self, ids):
-        x = self.embedding(ids)
-        for stage in self.stages:
-            x = stage(x)
-        return x
-
-
-def test_layers_of_another_name_are_found_and_several_lists_refused():
+def test_several_lists_of_layers_are_refused():
     """A text and a picture part, or an encoder and a decoder, may have one depth."""
     ids = torch.tensor([1, 2, 3])
-    found = sa.record_covariances(Staged(), ids)["module"].values.tolist()
-    assert found == ["input", "stages.0", "stages.1", "stages.2"]
     model = Decoder()
     model.vision = nn.Module()
     model.vision.layers = nn.ModuleList(nn.Identity() for _ in range(3))
-    message = (
-        r"^model has several lists of 3 modules, layers and vision\.layers; give choose, a "
-        r"function that chooses the layers$"
-    )
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="several lists of 3 modules, layers and vision"):
         sa.record_covariances(model, ids)
     chosen = sa.record_covariances(model, ids, lambda name, _: name.startswith("layers."))
     assert chosen.sizes["position"] == 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention.architectures.configurations import read_config
-from shaped_attention.numerics.threads import Team
 from shaped_attention.samplers.steppers import blas
 from tests.laws import threads
 
@@ -26,21 +24,12 @@ NARROW = LLAMA | {"intermediate_size": 1000, "num_hidden_layers": 2}
 GPT2 = read_config("gpt2")[0] | {"n_layer": 1, "n_embd": 384, "n_head": 6}
 
 
-@dataclass
-class Step:
-    """An operation of a program."""
-
-    inputs: tuple[int, ...]
-    output: int
-    ends: tuple[int, ...] = ()
-
-
 def run(config: dict[str, Any], tokens: int = 16, **options: Any) -> xr.Dataset:
     arguments = {"samples": 3, "seed": 4, "progress": False}
     return sa.simulate_model(config, tokens, **(arguments | options))
 
 
-@pytest.mark.parametrize("tokens", [5, pytest.param(16, marks=pytest.mark.portability), 130])
+@pytest.mark.parametrize("tokens", [pytest.param(16, marks=pytest.mark.portability), 130])
 def test_executors_agree(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Library routines against torch: states, entropies, final norm."""
     monkeypatch.setattr(blas, "FEWEST_LARGE_NUMBERS", 1)
@@ -80,16 +69,3 @@ def test_more_tokens_than_features_in_little_memory() -> None:
     assert np.isfinite(result.V).all()
     assert int(np.linalg.matrix_rank(result.V.values[-1, 0])) <= 384
     assert peak < 2**28
-
-
-def test_an_error_on_one_thread_ends_the_others() -> None:
-    """The first error is raised, and no thread waits for operations that never come."""
-    steps = [Step(*x) for x in (((), 0), ((0,), 1), ((0,), 2), ((1, 2), 3))]
-
-    def fail(step: Step) -> None:
-        if step.output == 1:
-            raise ZeroDivisionError
-
-    for count in (1, 2, 3):
-        with pytest.raises(ZeroDivisionError):
-            Team(count).perform(steps, fail, lambda value: None)
