@@ -88,9 +88,9 @@ class Attention(ABC):
     def weights(self, gram: Float[Tensor, "*B N N"]) -> Float[Tensor, "*B N N"]:
         """Return the weights w_ij (..., N, N) of unit tokens with Gram matrices (..., N, N)."""
         logits = self.beta * gram
-        seen: int | Tensor = gram.shape[-1]
+        seen = gram.new_tensor(gram.shape[-1])
         if self.causal:
-            number = torch.arange(1, seen + 1, device=gram.device)
+            number = torch.arange(1, gram.shape[-1] + 1, device=gram.device)
             seen = number[:, None]
             logits = logits.masked_fill(number > seen, -torch.inf)
         return torch.softmax(logits, dim=-1) if self.normalised else torch.exp(logits) / seen

@@ -111,7 +111,7 @@ def format_comparison(table: xr.Dataset) -> str:
         f"{about['samples_second']}; each band at confidence {about['confidence']:.4g}",
         "",
         _line("", "first", "second", "Kolmogorov-Smirnov"),
-        _line("observable", *["median [5 %, 95 %]"] * 2, "[low, high]"),
+        _line("observable", "median [5 %, 95 %]", "median [5 %, 95 %]", "[low, high]"),
     ]
     names = [str(name) for name in table["observable"].to_numpy()]
     groups: dict[str, list[int]] = {}
@@ -149,13 +149,14 @@ def _line(name: str, first: str, second: str, ks: str, mark: str = "") -> str:
 
 def _row(name: str, row: xr.Dataset) -> str:
     value = {str(key): float(row[key]) for key in row.data_vars}
-    laws = [
+    first, second = (
         f"{_fit(value[f'median_{law}'], 6)} "
         f"[{_fit(value[f'q05_{law}'], 5)},{_fit(value[f'q95_{law}'], 5)}]"
         for law in ("first", "second")
-    ]
+    )
     ks = f"{_fit(value['ks'], 5)} [{_fit(value['ks_low'], 5)},{_fit(value['ks_high'], 5)}]"
-    return _line(name.replace("eigenvalue", "eig."), *laws, ks, "*" if value["resolved"] else "")
+    mark = "*" if value["resolved"] else ""
+    return _line(name.replace("eigenvalue", "eig."), first, second, ks, mark)
 
 
 def _fit(value: float, width: int) -> str:
