@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.mutants.catalogue import MUTANTS
+from tests.mutants.table import mutants
 
-NAMED = {test for mutant in MUTANTS for test in mutant.tests}
+NAMED = {test for mutant in mutants() for test in mutant.tests}
 """What the planted errors name."""
 
 

@@ -1,4 +1,4 @@
-"""The list of mutants is up to date; the command that runs them reports what no test detects."""
+"""The planted errors are in their functions; the command reports what no test notices."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.__main__ import run
-from tests.mutants.catalogue import MUTANTS
-from tests.mutants.mutant import Mutant
-from tests.mutants.runner import Workplace, mutated
+from tests.mutants.table import Mutant, mutants
+from tests.mutants.workplace import Workplace
 
 ROOT = Path(__file__).parents[1]
 AREA = """import math
@@ -41,15 +40,15 @@ def test_twice_the_radius():
     assert area(2.0) == 4.0 * area(1.0)
 """,
 }
-SEEN = Mutant("twice", "area.py", "return math.pi", "return 2.0 * math.pi", ("test_area.py",))
+SEEN = Mutant("twice", "area.py:area", "math.pi", "2.0 * math.pi", ("test_area.py",))
 
 
-def test_mutants_are_in_their_files_and_their_tests_exist():
-    """Each text occurs once, what replaces it is other code that parses, and no test is renamed."""
+def test_errors_are_in_their_functions_and_their_tests_exist():
+    """Each function says its text once, what replaces it is other code, and no test is renamed."""
     read = cache(lambda file: (ROOT / file).read_text(encoding="utf-8"))
     parsed = cache(lambda file: ast.dump(ast.parse(read(file))))
-    for mutant in MUTANTS:
-        wrong = mutated(read(mutant.file), mutant)
+    for mutant in mutants():
+        wrong = mutant.planted_in(read(mutant.file))
         assert ast.dump(ast.parse(wrong)) != parsed(mutant.file), mutant.name
         assert mutant.tests, mutant.name
         for test in mutant.tests:
@@ -74,14 +73,13 @@ def test_survivors_are_reported(workplace, capsys):
 
     Two errors of the same length in one file, one after the other, are two errors.
     """
-    unseen = replace(SEEN, name="unseen", replacement="return 3.0 * math.pi")
-    unseen = replace(unseen, tests=("test_doubled.py",))
+    unseen = replace(SEEN, name="unseen", wrong="3.0 * math.pi", tests=("test_doubled.py",))
     assert run([SEEN, replace(unseen, name="seen", tests=("test_area.py",))], [workplace]) == 0
-    assert "2 mutants, 0 not noticed by a test" in capsys.readouterr().out
+    assert "2 errors, 0 not noticed by a test" in capsys.readouterr().out
     assert run([SEEN, unseen], [workplace]) == 1
     out = capsys.readouterr().out
-    assert "2 mutants, 1 not noticed by a test" in out
+    assert "2 errors, 1 not noticed by a test" in out
     assert out.rstrip().endswith("survived: unseen")
     (workplace.folder / "area.py").write_text(AREA.replace("2\n", "3\n"), encoding="utf-8")
     assert run([SEEN, unseen], [workplace]) == 2
-    assert "without a mutant: killed test_doubled.py" in capsys.readouterr().out
+    assert "without an error: killed test_doubled.py" in capsys.readouterr().out

@@ -1,8 +1,7 @@
-"""Apply mutants one at a time in copies of the tree, and see whether a test fails.
+"""A copy of the tree in which one error at a time is planted, and whether a test fails.
 
-Every worker has a copy of its own. The unmutated copy must pass all tests that are used, once;
-otherwise everything would look noticed. A test that fails notices a mutant. A crash before any test
-runs, and a time-out, are no tests that fail: they are reported apart.
+The copy must pass all tests that are used without an error, or everything would look noticed. A
+crash before any test runs, and a time-out, are no tests that fail.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.table import Mutant
 
 KILLED, SURVIVED, CRASHED, HUNG = "killed", "survived", "crashed", "hung"
 LIMIT = 900.0
@@ -30,45 +29,16 @@ _PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-rfE")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant: the verdict, the test that failed or the last line, and seconds."""
+    """What became of an error: the verdict, the test that failed or the last line, and seconds."""
 
     name: str
     verdict: str
     by: str
     seconds: float
 
-    @property
-    def noticed(self) -> bool:
-        """Whether a test saw it."""
-        return self.verdict == KILLED
-
-
-def tracked_files(root: Path) -> list[str]:
-    """Return the files that git tracks."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
-    )
-    return [name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
-
-
-def mutated(source: str, mutant: Mutant) -> str:
-    """The source with the error in it.
-
-    Raises
-    ------
-    ValueError
-        If the text does not occur exactly once, or is replaced by itself.
-    """
-    found = source.count(mutant.text)
-    if found != 1:
-        raise ValueError(f"{mutant.name}: its text occurs {found} times in {mutant.file}; once")
-    if mutant.text == mutant.replacement:
-        raise ValueError(f"{mutant.name}: its replacement is its text")
-    return source.replace(mutant.text, mutant.replacement)
-
 
 class Workplace:
-    """A copy of some files of a tree, in which one mutant at a time is applied."""
+    """A copy of some files of a tree."""
 
     def __init__(
         self, root: Path, folder: Path, files: Sequence[str], limit: float = LIMIT
@@ -81,22 +51,19 @@ class Workplace:
             shutil.copy2(root / name, target)
 
     def baseline(self, tests: Sequence[str]) -> Outcome:
-        """The tests without a mutant; they must pass, so the verdict should be `SURVIVED`."""
-        return self._run("unmutated", tests)
+        """The tests without an error; they must pass, so the verdict should be `SURVIVED`."""
+        return self._run("without an error", tests)
 
     def judge(self, mutant: Mutant) -> Outcome:
-        """The tests of a mutant, with it."""
-        with self._applied(mutant):
-            outcome = self._run(mutant.name, mutant.tests)
-        if mutant.hangs and outcome.verdict == HUNG:
-            return Outcome(mutant.name, KILLED, "time-out, as marked", outcome.seconds)
-        return outcome
+        """The tests of an error, with it."""
+        with self._planted(mutant):
+            return self._run(mutant.name, mutant.tests)
 
     @contextmanager
-    def _applied(self, mutant: Mutant) -> Iterator[None]:
+    def _planted(self, mutant: Mutant) -> Iterator[None]:
         path = self.folder / mutant.file
         original, stat = path.read_text(encoding="utf-8"), path.stat()
-        path.write_text(mutated(original, mutant), encoding="utf-8")
+        path.write_text(mutant.planted_in(original), encoding="utf-8")
         # Caches go by time and size, so each version has a time of its own.
         moment = stat.st_mtime_ns + next(self._serial) * 10**10
         os.utime(path, ns=(moment, moment))
@@ -108,12 +75,9 @@ class Workplace:
 
     def _run(self, name: str, tests: Sequence[str]) -> Outcome:
         began = time.perf_counter()
-        # Not the caches and sources of whoever calls.
-        hidden = ("NUMBA_CACHE_DIR", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
-        environment = {key: value for key, value in os.environ.items() if key not in hidden}
         process = subprocess.Popen(
             [sys.executable, *_PYTEST, *(f"tests/{test}" for test in tests)],
-            cwd=self.folder, env={**environment, "PYTHONPATH": str(self.folder)}, text=True,
+            cwd=self.folder, env={**os.environ, "PYTHONPATH": str(self.folder)}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
