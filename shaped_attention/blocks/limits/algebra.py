@@ -26,8 +26,17 @@ from shaped_attention.numerics import primitives
 class Algebra(KnownMatrices):
     """Operations on small matrices."""
 
-    def run(self, name: Hashable, args: tuple[Any, ...], function: Callable[..., Any]) -> Matrix:
-        """Return the result of an operation in primitives on matrices and numbers."""
+    def run(
+        self,
+        name: Hashable,
+        args: tuple[Any, ...],
+        function: Callable[..., Any],
+        turned: bool = False,
+    ) -> Matrix:
+        """Return the result of an operation in primitives on matrices and numbers.
+
+        With `turned` it may be the transpose of what is known, which saves a product.
+        """
         key = key_of(name, args)
         if key not in self.results:
             tests = (
@@ -42,8 +51,9 @@ class Algebra(KnownMatrices):
                     *(x.at(point) if isinstance(x, Small) else number_at(x, point) for x in args)
                 )
 
-            first = self.count
-            new = self.known(function(*tests).numpy(), None if fixed else make)
+            value, first = function(*tests).numpy(), self.count
+            other = self.alike(value.T.copy()) if turned and self.alike(value) is None else None
+            new = self.transposed(other) or self.known(value, None if fixed else make)
             if new is not None and not fixed and new.number == first:
                 new.origin = name, args
             self.results[key] = new, args  # the arguments stay alive: keys have their ids
@@ -166,7 +176,7 @@ class Algebra(KnownMatrices):
         if a.is_uniform and a.shape[1] > 1:
             column = self.ones(a.shape[0], 1)
             return self.scaled(a.entry, self.product(column, self.column_sums(b)))
-        return self.run("matmul", (a, b), lambda x, y: x @ y)
+        return self.run("matmul", (a, b), lambda x, y: x @ y, turned=a.shape[1] > 1)
 
     def times(self, a: Matrix, b: Matrix) -> Matrix:
         """Return a product entry by entry; rows and columns are repeated."""
