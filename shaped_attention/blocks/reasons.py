@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
 def limit_reason(block: Block) -> str:
     """Return why a block has no limit; empty if it has one."""
-    if isinstance(block.limit, str):
-        return block.limit
     skip = getattr(block, "skip", None)
     if skip is not None and not _on_the_circle(skip, block.gamma):
         return (
-            "its skip weight is not sqrt(1 - gamma^2), so that a layer changes V by order 1, "
-            "not 1/n"
+            "its skip weight is not sqrt(1 - gamma^2), so that a layer whose branch is of order 1 "
+            "changes V by order 1, not 1/n; limits of other branches are not derived"
         )
-    return ""
+    return block.limit if isinstance(block.limit, str) else ""
 
 
 def limit_of(block: Block) -> Limit:

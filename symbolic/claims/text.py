@@ -29,7 +29,7 @@ def as_text(entry: Entry) -> str:
     label = "reason" if finding.verdict is Verdict.NOT_JUDGED else "witness"
     lines.append(_paragraph(label, finding.witness))
     if claim.method and not entry.changed:
-        lines.append(_paragraph("method", f"{claim.method}: the witness carries the last step"))
+        lines.append(_paragraph("method", f"{claim.method} by computer algebra; the witness gives the last step"))
     if claim.test:
         lines.append(_paragraph("test", f"tests/{claim.test}"))
     return "\n".join(lines)
@@ -43,7 +43,7 @@ def summary(entries: Sequence[Entry]) -> str:
     text = f"{len(entries)} claim{'s' if len(entries) != 1 else ''}: {_counts(entries)}; {ending}"
     proven = [x for x in entries if x.finding.verdict is Verdict.PROVEN]
     words = sum(bool(x.claim.method) for x in proven)
-    if words:
+    if words and len(entries) > len(of_notes):
         text += (
             f"\nof the proven {len(proven) - words} by the machine alone; in {words} it verifies "
             "identities, and words carry the last step"
