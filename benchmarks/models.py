@@ -29,8 +29,8 @@ import torch
 
 import shaped_attention as sa
 from benchmarks.large import operations
-from shaped_attention.models import simulate
 from shaped_attention.architectures.configurations import read_config
+from shaped_attention.models import simulate
 from shaped_attention.numerics.fills import fill_normals
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import Stepper, stepper_of

@@ -29,7 +29,11 @@ def as_text(entry: Entry) -> str:
     label = "reason" if finding.verdict is Verdict.NOT_JUDGED else "witness"
     lines.append(_paragraph(label, finding.witness))
     if claim.method and not entry.changed:
-        lines.append(_paragraph("method", f"{claim.method} by computer algebra; the witness gives the last step"))
+        lines.append(
+            _paragraph(
+                "method", f"{claim.method} by computer algebra; the witness gives the last step"
+            )
+        )
     if claim.test:
         lines.append(_paragraph("test", f"tests/{claim.test}"))
     return "\n".join(lines)
