@@ -113,19 +113,3 @@ def test_failures_have_exit_status_1_and_defects_are_not_hidden(error, tmp_path,
         assert result.stderr == f"Error: {error}\n"
     else:
         assert result.exception is error
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        (("comapre",), "(did you mean 'compare'?)"),
-        (("sweep", "staus"), "(did you mean 'status'?)"),
-        (("model", "--smaples", "3"), "'--samples'"),
-        (("compare", "--layer", "transfomer"), "(did you mean 'transformer'?)"),
-    ],
-)
-def test_what_was_meant_is_suggested(typed, meant, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    result = invoke(*typed)
-    assert result.exit_code == 2
-    assert meant in result.stderr

@@ -1,7 +1,4 @@
-"""What a program does around a run: it forks, has threads of its own, and changes torch's defaults.
-
-An installation that cannot be written to is in `test_read_only`.
-"""
+"""What a program does around a run: it forks, and has threads of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import shaped_attention as sa
 
@@ -29,20 +25,6 @@ RUNS: dict[str, Any] = {
         sa.simulate_chain, LAYER, sa.equicorrelated(97, 0.2), width=200, depth=1, samples=2
     ),
 }
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_torch_s_defaults_change_nothing(name: str) -> None:
-    expected = RUNS[name](progress=False).V.values
-    before = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(torch.float32)
-        torch.set_default_device("meta")
-        found = RUNS[name](progress=False).V.values
-    finally:
-        torch.set_default_device(None)
-        torch.set_default_dtype(before)
-    np.testing.assert_array_equal(found, expected)
 
 
 def test_threads_of_the_caller_change_nothing() -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import shaped_attention as sa
-from shaped_attention.numerics.threads import (
-    one_thread,
-)
 from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
 from tests.laws import threads
 
@@ -47,37 +43,6 @@ def test_one_and_two_threads_give_the_same_bits(run, tokens):
             found.append(RUNS[run](v0, tokens)["V"].values)
     assert np.array_equal(*found)
     assert np.isfinite(found[0]).all()
-
-
-def test_the_restriction_ends_with_the_last_worker():
-    """One that began first ends first; afterwards the libraries have the threads of before."""
-    first, second, both = threading.Event(), threading.Event(), threading.Event()
-
-    def of_blas():
-        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-
-    def begin():
-        with one_thread():
-            first.set()
-            second.wait(10)
-
-    def end():
-        first.wait(10)
-        with one_thread():
-            second.set()
-            both.wait(10)
-
-    with threadpool_limits(2):
-        before = of_blas()
-        workers = [threading.Thread(target=work, daemon=True) for work in (begin, end)]
-        for worker in workers:
-            worker.start()
-        workers[0].join()
-        assert set(of_blas()) == {1}
-        both.set()
-        workers[1].join()
-        assert of_blas() == before
-    assert max(before) > 1
 
 
 SMALL = {"samples": 2, "progress": False}
