@@ -90,8 +90,8 @@ MEMBERS = {
     "without centring": (ShapedAttention(0.4, 0.5, centring=False), 3, 16),
     "unscaled temperature": (ShapedAttention(0.4, 2.0, scaled_temperature=False), 3, 16),
     "pattern": (Pattern([ATTENTION, MLP]), 3, 16),
-    "schedule": (ShapedAttention(RISING, 0.5), 3, 16),
-    "parallel": (Parallel(ShapedAttention(0.7, 0.4, heads=2), MLP_OF_HALF), 3, 16),
+    "schedule": (ShapedAttention(RISING, 0.5), 3, 8),
+    "parallel": (Parallel(ShapedAttention(0.7, 0.4, heads=2), MLP_OF_HALF), 3, 8),
     "width m": ([ATTENTION, MLP], 4, 4),
     "width m + 1, projection": (ShapedAttention(0.6, 0.5, output_projection=True), 4, 5),
     "width m + 2": ([ATTENTION, MLP], 4, 6),
@@ -106,23 +106,23 @@ def test_members_and_edges_of_the_family(name, network):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "layer", "tokens"),
+    ("wrong", "layer", "tokens", "width"),
     [
-        (ShapedAttention(0.6, 0.5, centring=False), ATTENTION, 5),
-        (ShapedAttention(0.9, 0.3), ShapedAttention(0.9, 0.3, key_size=2), 5),
-        (ShapedMLP(0.7, 0.5, -1.5), MLP, 5),
-        (ATTENTION, ShapedAttention(0.6, 0.5, heads=4), 4),
-        (ATTENTION, Pattern([ATTENTION, MLP]), 3),
-        (ShapedAttention(0.5, 0.5), ShapedAttention(RISING, 0.5), 3),
-        ([ShapedAttention(0.7, 0.4, heads=2), MLP_OF_HALF], MEMBERS["parallel"][0], 3),
-        (ATTENTION, ShapedAttention(0.6, 0.5, query_bias=1.5), 3),
+        (ShapedAttention(0.6, 0.5, centring=False), ATTENTION, 5, 16),
+        (ShapedAttention(0.9, 0.3), ShapedAttention(0.9, 0.3, key_size=2), 5, 16),
+        (ShapedMLP(0.7, 0.5, -1.5), MLP, 5, 16),
+        (ATTENTION, ShapedAttention(0.6, 0.5, heads=4), 4, 16),
+        (ATTENTION, Pattern([ATTENTION, MLP]), 3, 16),
+        (ShapedAttention(0.5, 0.5), ShapedAttention(RISING, 0.5), 3, 8),
+        ([ShapedAttention(0.7, 0.4, heads=2), MLP_OF_HALF], MEMBERS["parallel"][0], 3, 8),
+        (ATTENTION, ShapedAttention(0.6, 0.5, query_bias=1.5), 3, 16),
     ],
 )
-def test_wrong_chains_are_rejected(wrong, layer, tokens, network):
+def test_wrong_chains_are_rejected(wrong, layer, tokens, width, network):
     """Negative controls: the same test, at the same sizes, rejects each of these."""
     name = repr(layer)
-    reference = network(name, layer, tokens, 16, 3000)
-    assert not same_law(reference, chain(wrong, tokens, 16, 15_000))
+    reference = network(name, layer, tokens, width, 3000)
+    assert not same_law(reference, chain(wrong, tokens, width, 15_000))
 
 
 @pytest.mark.parametrize("block", [sa.ShapedAttention, sa.ShapedMLP])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import shutil
 import sqlite3
-import sys
 
 import numpy as np
 import pytest
@@ -129,27 +127,3 @@ def test_a_specification_of_a_stranger_is_refused_in_a_sentence(copy, text):
         with pytest.raises(SweepFileError, match="specification is not") as caught:
             reading(copy)
         assert "\n" not in str(caught.value)
-
-
-def test_nothing_that_a_stranger_names_is_imported(copy, tmp_path, monkeypatch):
-    """Every text of the file names a module that would leave a trace."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\ndef f(**k): return f\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    entries = json.loads(read_sweep(copy).to_json())
-    entries["fixed"] |= {"layer": "trap:f", "activation": "trap:f", "config": "trap:f"}
-    entries["axes"] = {"covariance": ["trap:f", "trap.py"]}
-    specify(copy, json.dumps(entries))
-    change(
-        copy,
-        ("UPDATE unit SET sampler = 'trap:f', cell = 'trap:f' WHERE rowid = 1",),
-        ("UPDATE code SET code = ?", '{"trap:f": "trap:f"}'),
-        ("INSERT INTO failure VALUES ('trap:f', 'trap:f', 0, 'trap:f')",),
-    )
-    before = sorted(tmp_path.iterdir())
-    open_sweep(copy)
-    assert sweep_status(copy).failures == [("trap:f", "trap:f", 0, "trap:f")]
-    with pytest.raises(ValueError, match="or a function that returns a layer"):
-        run_sweep(read_sweep(copy), copy, progress=False)
-    assert "trap" not in sys.modules
-    assert sorted(tmp_path.iterdir()) == before

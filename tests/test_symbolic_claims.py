@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +9,11 @@ import pytest
 
 from symbolic.claims import ledger
 from symbolic.claims.ledger import (
-    Claim,
-    Document,
-    Passage,
     Verdict,
     claims,
     judge,
     notes,
     problems,
-    problems_with_documents,
 )
 
 
@@ -62,55 +56,5 @@ def test_verdicts_follow_from_facts() -> None:
         ledger.proven()
 
 
-# The lines of the notes.
-
-
 def test_every_line_of_the_notes_is_in_one_row_and_every_statement_has_its_claim() -> None:
     assert problems(notes()) == []
-
-
-TEXT = "# Title\n\nOne is $1 = 1$.\nTwo is\n$2 = 3$,\n\nas everybody knows.\n"
-CLAIM = Claim(
-    key="two",
-    source="900",
-    statement="Two is three.",
-    expected=Verdict.NOT_JUDGED,
-    check=None,
-    passages=(Passage.at("900:4-5", "2=3"),),
-)
-
-
-@pytest.fixture
-def numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[dict[Passage, str], Path]:
-    """What is on the lines of a document of seven lines that state nothing, and its folder."""
-    silent = {Passage("900", 1, 1): "title", Passage("900", 3, 3): "definition of one"}
-    silent |= {Passage("900", 7, 7): "rhetoric"}
-    whole = hashlib.sha256(TEXT.encode()).hexdigest()
-    document = Document("900", "Numbers", 7, frozenset({2, 6}), whole, silent)
-    monkeypatch.setattr(ledger, "DOCUMENTS", {"900": document})
-    (tmp_path / "900_numbers.txt").write_text(TEXT, encoding="utf-8")
-    return silent, tmp_path
-
-
-def test_what_is_incomplete_is_seen(numbers: tuple[dict[Passage, str], Path]) -> None:
-    """A claim, a line of its passage or of those that state nothing is missing or there twice."""
-    silent, _ = numbers
-    assert problems([CLAIM]) == []
-    assert problems([]) == ["900:4: in 0 passages", "900:5: in 0 passages"]
-    elsewhere = replace(CLAIM, passages=(Passage.at("900:4"), Passage.at("900:7")))
-    assert problems([elsewhere]) == ["900:5: in 0 passages", "900:7: in 2 passages"]
-    silent.popitem()
-    assert problems([CLAIM]) == ["900:7: in 0 passages"]
-
-
-def test_another_text_is_seen(numbers: tuple[dict[Passage, str], Path]) -> None:
-    """A formula is not printed, and a document was edited."""
-    _, folder = numbers
-    assert problems_with_documents([CLAIM], folder) == []
-    misquoted = replace(CLAIM, passages=(Passage.at("900:4-5", "2=2"),))
-    assert problems_with_documents([misquoted], folder) == ["two: 2=2 is not printed at 900:4-5"]
-    (folder / "900_numbers.txt").write_text(TEXT.replace("One", "Uno"), encoding="utf-8")
-    found = problems_with_documents([CLAIM], folder)
-    assert found == ["900: 900_numbers.txt is another document"]
-    with pytest.raises(FileNotFoundError, match="has no file whose name begins with 900"):
-        problems_with_documents([CLAIM], folder / "nowhere")
