@@ -22,8 +22,6 @@ from shaped_attention.sweep.file import SweepFile
 from shaped_attention.sweep.specification import Unit
 from tests.sweep_examples import bits, small
 
-PAGE = 4096
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
