@@ -49,31 +49,3 @@ class Hotter(ShapedAttention):
 
     def temperature(self, p, width):
         return 2.0 * super().temperature(p, width)
-
-
-class _Hot:
-    def temperature(self, p, width):
-        return 2.0 * super().temperature(p, width)
-
-
-@dataclass(frozen=True)
-class HotterByMixin(_Hot, ShapedAttention):
-    """The same by a class that is no block."""
-
-
-@dataclass(frozen=True)
-class Doubled(ShapedAttention):
-    """Twice the centred softmax, in networks and chain."""
-
-    def mix(self, logits, head=0):
-        return 2.0 * super().mix(logits, head)
-
-
-@dataclass(frozen=True)
-class Unchecked(Block):
-    """A linear branch that accepts any parameters."""
-
-    gamma: float
-
-    def branch(self, p, tokens, project):
-        return project(tokens, tokens.shape[-1]) / tokens.shape[-1] ** 0.5

@@ -37,8 +37,3 @@ class BiasedAttention(Block):
         n = tokens.shape[-1]
         scores = project(tokens, n) @ project(tokens, n).mT / n
         return self.attend(scores / (p.tau0 * n), project(tokens, n) / n**0.5)
-
-
-def sloped_layer(gamma, slope, t=range(3)):
-    """Return a layer for a sweep whose scores fall with the distance, as in ALiBi."""
-    return BiasedAttention(gamma, 1.0, [[-slope * abs(a - b) for a in t] for b in t])

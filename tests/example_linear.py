@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shaped_attention import Block, Schedule
+from shaped_attention import Block
 from shaped_attention.blocks.parameters import Parameter, bounded
 
 
@@ -17,8 +17,3 @@ class Linear(Block):
     def branch(self, p, tokens, project):
         n = tokens.shape[-1]
         return project(tokens, n) / n**0.5
-
-
-def rising_layer(start, end):
-    """Return a layer for a sweep: ``layer = "tests.example_linear:rising_layer"``."""
-    return Linear(Schedule([(0.0, start), (1.0, end)]))

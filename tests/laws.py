@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from scipy import stats
 
 import shaped_attention as sa
 from shaped_attention.numerics.observables import observables
-from shaped_attention.samplers import loop
 from shaped_attention.samplers.steppers import blas
 
 
@@ -57,22 +55,6 @@ def assert_executors_agree(
         monkeypatch.setattr(blas, "FEWEST_LARGE_TOKENS", fewest)
         found = paths()
         np.testing.assert_allclose(found, expected, rtol=0.0, atol=error * np.abs(expected).max())
-
-
-def with_state(call: Callable[[], xr.Dataset]) -> tuple[xr.Dataset, NDArray[np.float64]]:
-    """Return the result of a sampler, and the states (samples, groups, m, c) at its end."""
-    states, run_paths = [], loop.run_paths
-
-    def kept(*arguments: Any, with_state: bool) -> dict[str, NDArray[np.float64]]:
-        values = run_paths(*arguments, with_state=True)
-        states.append(values["state"])
-        return values
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "run_paths", kept)
-        result = call()
-    (state,) = states
-    return result, state
 
 
 def log_det(v: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -54,28 +54,12 @@ def command_lines(folder: Path) -> dict[str, list[list[str]]]:
     sa.save(sa.simulate_chain(**RUN), folder / "chain.nc")
     store, figures = str(folder / "grid.sweep"), ["--figures", str(folder / "figures")]
     sizes = ["--width", "40", "--depth", "30", "--samples", "64", "--network-samples", "16"]
+    short = ["--widths", "64,128,192", "--samples", "2", "--steps", "1", "--tokens", "2"]
     run = ["sweep", "run", str(folder / "grid.toml"), store]
     return {
         "check": [["check", "tests.example_modules:build", "--samples", "8"]],
         "compare": [["compare", *sizes, *figures, "--results", str(folder / "results")]],
-        "coordinates": [
-            [
-                "coordinates",
-                "gpt2",
-                "--widths",
-                "64,128,192",
-                "--samples",
-                "2",
-                "--steps",
-                "1",
-                "--tokens",
-                "2",
-                "--set",
-                "n_layer=1",
-                "--init",
-                "mup",
-            ],
-        ],
+        "coordinates": [["coordinates", "gpt2", *short, "--set", "n_layer=1", "--init", "mup"]],
         "model": [["model", "gpt2", "--tokens", "4", "--samples", "2", "--set", "n_layer=2"]],
         "show": [["show", str(folder / "chain.nc")]],
         "sweep run": [run],

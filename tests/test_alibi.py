@@ -33,17 +33,6 @@ def test_a_named_bias_gives_the_paths_of_the_array(name, scale):
         assert not np.array_equal(found, sa.simulate_chain(other, v0, **settings).V)
 
 
-def test_one_head_has_the_limit_of_the_array():
-    """Drift and diffusion to 1e-12; without the bias they differ by more than 1e-6."""
-    v0 = sa.equicorrelated(4, 0.3)
-    block = ShapedAttention(0.6, 0.5, position_bias="alibi:100", mask="causal")
-    same = ShapedAttention(0.6, 0.5, position_bias=sa.alibi(4, 100 / 256), mask="causal")
-    none = ShapedAttention(0.6, 0.5, mask="causal")
-    np.testing.assert_allclose(sa.drift(block, v0), sa.drift(same, v0), atol=1e-12)
-    np.testing.assert_allclose(sa.diffusion(block, v0), sa.diffusion(same, v0), atol=1e-12)
-    assert np.abs(sa.drift(block, v0) - sa.drift(none, v0)).max() > 1e-6
-
-
 @pytest.mark.parametrize("heads", [1, 6, 16])
 def test_slopes_are_those_of_bloom(heads):
     """The weights w of each head, to single precision; rounded slopes are further away."""

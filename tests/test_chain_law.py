@@ -7,16 +7,20 @@ import pytest
 
 import shaped_attention as sa
 from shaped_attention import (
+    Parallel,
+    Pattern,
+    Schedule,
     ShapedAttention,
     ShapedMLP,
     equicorrelated,
     simulate_chain,
     simulate_network,
 )
-from shaped_attention.numerics.primitives import Numbers, softmax
 from tests.laws import same_law
 
 ATTENTION, MLP = ShapedAttention(0.6, 0.5), ShapedMLP(0.7, 0.5, -3.0)
+RISING = Schedule([(0.0, 0.1), (1.0, 0.9)])
+MLP_OF_HALF = ShapedMLP(0.6, 0.0, -3.0)
 LAYERS = {"attention": ATTENTION, "mlp": MLP, "both": [ATTENTION, MLP]}
 
 
@@ -85,6 +89,9 @@ MEMBERS = {
     "without identity": (ShapedAttention(0.4, 0.5, identity=False), 3, 16),
     "without centring": (ShapedAttention(0.4, 0.5, centring=False), 3, 16),
     "unscaled temperature": (ShapedAttention(0.4, 2.0, scaled_temperature=False), 3, 16),
+    "pattern": (Pattern([ATTENTION, MLP]), 3, 16),
+    "schedule": (ShapedAttention(RISING, 0.5), 3, 8),
+    "parallel": (Parallel(ShapedAttention(0.7, 0.4, heads=2), MLP_OF_HALF), 3, 8),
     "width m": ([ATTENTION, MLP], 4, 4),
     "width m + 1, projection": (ShapedAttention(0.6, 0.5, output_projection=True), 4, 5),
     "width m + 2": ([ATTENTION, MLP], 4, 6),
@@ -98,63 +105,24 @@ def test_members_and_edges_of_the_family(name, network):
     assert same_law(reference, chain(layer, tokens, width, 15_000))
 
 
-class WrongDegreesOfFreedom(ShapedAttention):
-    """n instead of n - m degrees of freedom for the part of the values orthogonal to X."""
-
-    def step(self, p, state, numbers, width):
-        return super().step(p, state, _AllDegrees(numbers, width), width)
-
-
-class _AllDegrees(Numbers):
-    def __init__(self, numbers, width):
-        self._numbers, self._width = numbers, width
-
-    def normal(self, *arguments):
-        return self._numbers.normal(*arguments)
-
-    def wishart(self, name, rows, dof, head=0):
-        whole = self._width if name == "values, orthogonal" else dof
-        return self._numbers.wishart(name, rows, whole, head)
-
-
-class OneSharedHead(ShapedAttention):
-    """Heads with the same scores, as if there were one."""
-
-    def _logits(self, *arguments):
-        return iter([next(super()._logits(*arguments))] * self.heads)
-
-
-class WithoutCentring(ShapedAttention):
-    """A = I + softmax: the centre is missing."""
-
-    def mix(self, logits):
-        m = logits.shape[-1]
-        return softmax(logits, np.ones((m, m), dtype=bool))
-
-
-class LimitScores(ShapedAttention):
-    """Gaussian scores, as at n_k = infinity, in the place of products of two Gaussian matrices."""
-
-    def keys(self, width):
-        return 10**7
-
-
 @pytest.mark.parametrize(
-    ("wrong", "layer", "tokens"),
+    ("wrong", "layer", "tokens", "width"),
     [
-        (WrongDegreesOfFreedom(0.6, 0.5), ATTENTION, 5),
-        (WithoutCentring(0.6, 0.5), ATTENTION, 5),
-        (LimitScores(0.9, 0.3, key_size=2), ShapedAttention(0.9, 0.3, key_size=2), 5),
-        (ShapedMLP(0.7, 0.5, -1.5), MLP, 5),
-        (OneSharedHead(0.6, 0.5, heads=4), ShapedAttention(0.6, 0.5, heads=4), 4),
-        (ShapedAttention(0.6, 0.5), ShapedAttention(0.6, 0.5, query_bias=1.5), 3),
+        (ShapedAttention(0.6, 0.5, centring=False), ATTENTION, 5, 16),
+        (ShapedAttention(0.9, 0.3), ShapedAttention(0.9, 0.3, key_size=2), 5, 16),
+        (ShapedMLP(0.7, 0.5, -1.5), MLP, 5, 16),
+        (ATTENTION, ShapedAttention(0.6, 0.5, heads=4), 4, 16),
+        (ATTENTION, Pattern([ATTENTION, MLP]), 3, 16),
+        (ShapedAttention(0.5, 0.5), ShapedAttention(RISING, 0.5), 3, 8),
+        ([ShapedAttention(0.7, 0.4, heads=2), MLP_OF_HALF], MEMBERS["parallel"][0], 3, 8),
+        (ATTENTION, ShapedAttention(0.6, 0.5, query_bias=1.5), 3, 16),
     ],
 )
-def test_wrong_chains_are_rejected(wrong, layer, tokens, network):
+def test_wrong_chains_are_rejected(wrong, layer, tokens, width, network):
     """Negative controls: the same test, at the same sizes, rejects each of these."""
     name = repr(layer)
-    reference = network(name, layer, tokens, 16, 3000)
-    assert not same_law(reference, chain(wrong, tokens, 16, 15_000))
+    reference = network(name, layer, tokens, width, 3000)
+    assert not same_law(reference, chain(wrong, tokens, width, 15_000))
 
 
 @pytest.mark.parametrize("block", [sa.ShapedAttention, sa.ShapedMLP])

@@ -1,8 +1,6 @@
-"""Every command: explained options, exit statuses 0, 1 and 2, one sentence for bad input."""
+"""Every command: defaults, exit statuses 0, 1 and 2, one sentence for bad input."""
 
 from __future__ import annotations
-
-import re
 
 import click
 import pytest
@@ -10,7 +8,6 @@ from click.testing import CliRunner
 
 from shaped_attention.blocks.catalogue import KINDS
 from shaped_attention.commands.main import load, main
-from shaped_attention.commands.options import HELP
 
 
 def commands(group=main, words=()):
@@ -35,19 +32,6 @@ def options(words):
 
 def invoke(*arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-@EACH
-def test_options_are_explained_in_sentences(words):
-    """In the command's help; what has one name has one text."""
-    shown = invoke(*words, "--help")
-    assert shown.exit_code == 0, shown.output
-    for option in options(words):
-        assert option.opts[0] in shown.output
-        # A symbol or a value may come first, as in "n_k, columns of ..." or "'cpu', or 'cuda'".
-        assert re.match(r"([A-Z]|n_k|')", option.help), option.opts
-        if option.name in ("device", "figures", "progress", "seed"):
-            assert option.help == HELP[option.name], option.opts
 
 
 @EACH
@@ -113,19 +97,3 @@ def test_failures_have_exit_status_1_and_defects_are_not_hidden(error, tmp_path,
         assert result.stderr == f"Error: {error}\n"
     else:
         assert result.exception is error
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        (("comapre",), "(did you mean 'compare'?)"),
-        (("sweep", "staus"), "(did you mean 'status'?)"),
-        (("model", "--smaples", "3"), "'--samples'"),
-        (("compare", "--layer", "transfomer"), "(did you mean 'transformer'?)"),
-    ],
-)
-def test_what_was_meant_is_suggested(typed, meant, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    result = invoke(*typed)
-    assert result.exit_code == 2
-    assert meant in result.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,17 +12,13 @@ import pytest
 import shaped_attention as sa
 from shaped_attention.blocks.limits.derived import DerivedLimit
 from shaped_attention.blocks.parameters import bounded
-from shaped_attention.numerics.primitives import exp, sigmoid, softplus, sqrt, tanh
+from shaped_attention.numerics.primitives import sqrt
 from tests.custom_blocks import (
-    Doubled,
     Hotter,
-    HotterByMixin,
     LinearAttention,
     SigmoidAttention,
-    Unchecked,
 )
 from tests.example_linear import Linear
-from tests.own_roots import OwnRoot
 
 V0 = sa.equicorrelated(2, 0.2)
 
@@ -52,44 +47,11 @@ def test_a_block_without_a_speed_explodes_with_its_probability(block, v0, horizo
     assert abs(float(np.isfinite(fixed.stopping_time).mean()) - p) > 6.0 * error
 
 
-CALLS = {
-    "drift": lambda block: sa.drift(block, V0),
-    "normalised": lambda block: sa.drift(sa.Normalised(block), sa.equicorrelated(2, 0.3)),
-    "parallel": lambda block: sa.drift(sa.Parallel(block, sa.ShapedMLP(0.5)), V0),
-}
-
-
-@pytest.mark.parametrize("kind", [Hotter, HotterByMixin])
-@pytest.mark.parametrize("call", CALLS)
-def test_the_limit_of_a_class_that_overrides_is_its_own(call, kind):
+def test_the_limit_of_a_class_that_overrides_is_its_own():
     """It is that of the doubled temperature, and not that of the parent."""
-    ours = CALLS[call](kind(0.35, 1.0))
-    np.testing.assert_allclose(ours, CALLS[call](sa.ShapedAttention(0.35, 2.0)), rtol=1e-10)
-    assert np.abs(ours - CALLS[call](sa.ShapedAttention(0.35, 1.0))).max() > 1e-4
-    assert "compiled" in sa.explain(kind(0.35)).limit
-
-
-def test_the_noise_of_twice_the_softmax_is_four_times_that_of_one():
-    linear = sa.diffusion(Linear(0.5), V0)
-    once = sa.diffusion(sa.ShapedAttention(0.5), V0) - linear
-    np.testing.assert_allclose(sa.diffusion(Doubled(0.5), V0) - linear, 4.0 * once, atol=1e-12)
-
-
-@pytest.mark.parametrize("gamma", [math.nan, 1.5])
-def test_parameters_out_of_range_have_no_limit(gamma):
-    for call in (sa.drift, sa.diffusion, partial(sa.integrate_sde, horizon=0.4, samples=3)):
-        with pytest.raises(ValueError, match="has no limit: a parameter is outside its range"):
-            call(Unchecked(gamma), V0)
-
-
-@pytest.mark.parametrize("method", ["direct", "clock"])
-def test_coefficients_that_are_not_finite_are_errors(method):
-    """gamma^2 > 2 at relative depth 0.75 only."""
-    block = Unchecked(sa.Schedule([(0.0, 0.5), (0.5, 0.5), (0.7, 2.0), (1.0, 0.5)]))
-    call = {"horizon": 0.4, "step": 0.1, "samples": 3, "method": method, "progress": False}
-    message = "limit has a coefficient that is not finite at relative depth 0.75: a parameter"
-    with pytest.raises(FloatingPointError, match=message):
-        sa.integrate_sde(block, V0, **call)
+    ours = sa.drift(Hotter(0.35, 1.0), V0)
+    np.testing.assert_allclose(ours, sa.drift(sa.ShapedAttention(0.35, 2.0), V0), rtol=1e-10)
+    assert np.abs(ours - sa.drift(sa.ShapedAttention(0.35, 1.0), V0)).max() > 1e-4
 
 
 @pytest.fixture
@@ -132,61 +94,3 @@ def test_a_field_declares_its_range_in_one_line():
             Declared(**arguments)
     with pytest.raises(ValueError, match=r"^gamma must be in \[0, 1\]; got 1.5$"):
         LinearAttention(1.5)
-
-
-@dataclass(frozen=True)
-class Damped(LinearAttention):
-    """Functions of parameters by the primitives' names."""
-
-    def attend(self, p, scores, width, values):
-        weaker = exp(-p.tau0) + tanh(p.gamma) + sigmoid(p.gamma) + softplus(p.gamma) + sqrt(p.gamma)
-        return super().attend(p, weaker * scores, width, values)
-
-
-@dataclass(frozen=True)
-class DampedByMath(OwnRoot, LinearAttention):
-    def root(self, p, factor, numbers, width):
-        return math.exp(-p.tau0) * factor
-
-
-def test_primitives_act_on_parameters_and_functions_of_math_name_them():
-    call = {"horizon": 0.1, "step": 0.05, "samples": 3, "method": "direct", "progress": False}
-    compiled = sa.integrate_sde(Damped(0.5), V0, **call)
-    with sa.eager():
-        eager = sa.integrate_sde(Damped(0.5), V0, **call)
-    np.testing.assert_allclose(compiled.V, eager.V, rtol=1e-12)
-    message = "exp, sqrt, tanh and others of shaped_attention.numerics.primitives accept it"
-    with pytest.raises(ValueError, match=message):
-        sa.simulate_chain(DampedByMath(0.5), V0, width=8, depth=1, samples=2)
-
-
-@dataclass(frozen=True)
-class Several(Linear):
-    """A block with a tuple of parameters."""
-
-    strengths: tuple[object, ...] = ()
-
-
-RISING = sa.Schedule([(0.0, 0.2), (1.0, 0.6)])
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        Linear(RISING),
-        Several(0.3, (0.1, RISING)),
-        sa.Parallel(Linear(0.3), Several(0.3, (0.1, RISING))),
-    ],
-)
-def test_the_drift_of_a_schedule_needs_a_depth(block):
-    """Also of one in a tuple."""
-    for function in (sa.drift, sa.diffusion):
-        with pytest.raises(ValueError, match=r"^at, a relative depth in .0, 1., must be given"):
-            function(block, V0)
-
-
-def test_the_diffusion_of_a_schedule_is_that_of_its_value():
-    """And a tuple of numbers does not change with depth."""
-    expected = pytest.approx(2 * 0.36 * (2 - 0.36))
-    assert sa.diffusion(Linear(RISING), np.eye(1), at=1.0) == expected
-    assert sa.diffusion(Several(0.6, (0.1, 0.2)), np.eye(1)) == expected

@@ -84,7 +84,7 @@ def assert_same_paths(fast: xr.Dataset, slow: xr.Dataset, error: float = 1e-9) -
     scale = size[..., :, None] * size[..., None, :]
     assert np.isfinite(w).all()
     assert (np.abs(v - w) <= error * scale).all()
-    np.testing.assert_array_equal(fast.stopping_time, slow.stopping_time)
+    np.testing.assert_allclose(fast.stopping_time, slow.stopping_time, rtol=1e-9)
 
 
 def assert_executors_agree(call: Any, error: float = 1e-9) -> xr.Dataset:
@@ -112,7 +112,7 @@ def test_chains(layer: Any, v0: Any, width: int) -> None:
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     layer=layers([*ATTENTIONS[:2], *ATTENTIONS[3:], *MLPS]), v0=STARTS,
-    method=st.sampled_from(["direct", "torchsde"]),
+    method=st.sampled_from(["direct", "torchsde", "clock"]),
 )  # fmt: skip
 def test_limits(layer: Any, v0: Any, method: str) -> None:
     run = {"horizon": 0.3, "step": 0.05, "samples": 11, "seed": 2, "progress": False}
@@ -163,21 +163,3 @@ def test_a_team_does_not_change_a_sample(tokens: int) -> None:
     paths, (plan,) = Paths(stepper, 5, 2), stepper.plans
     (alone,), (shared,) = (plan.run(paths.state[0], 5, 0, team=Team(k)) for k in (1, 3))
     np.testing.assert_array_equal(alone, shared)
-
-
-@pytest.mark.portability
-@pytest.mark.parametrize("eager", [False, True])
-@pytest.mark.parametrize("width", [8, 3000, None])
-def test_equal_tokens_stay_equal(width: int | None, eager: bool) -> None:
-    """In the chain, in the limit by the clock, and in single precision."""
-    layer, run = [sa.ShapedAttention(0.35), sa.ShapedMLP(0.35)], {"samples": 50, "seed": 2}
-    for dtype, tolerance in (("float64", 1e-12), ("float32", 1e-5)):
-        with sa.eager() if eager else pytest.MonkeyPatch.context():
-            if width is None:
-                result = sa.integrate_sde(layer, EQUAL, horizon=1.0, step=0.02, dtype=dtype, **run)
-            else:
-                result = sa.simulate_chain(layer, EQUAL, width=width, depth=20, dtype=dtype, **run)
-        v = result.V.values[-1]
-        sizes = np.diagonal(v, axis1=-2, axis2=-1).max(-1)
-        assert (np.abs(v[:, 0] - v[:, 1]).max(-1) <= tolerance * sizes).all()
-        assert (1.0 - v[:, 0, 1] / np.sqrt(v[:, 0, 0] * v[:, 1, 1]) <= tolerance).all()

@@ -72,15 +72,3 @@ def test_samples_start_differently_and_groups_and_streams_independently():
     means = np.concatenate([states[..., 0], others[..., 0]], axis=1).reshape(2000, -1)
     correlations = np.corrcoef(means.T) - np.eye(16)
     assert np.abs(correlations).max() < 5 / np.sqrt(2000)
-
-
-@pytest.mark.parametrize("sampler", [sa.simulate_chain, sa.simulate_network])
-def test_eps_is_added_to_the_variance(sampler):
-    """Exactly: without a branch V' = g^2 C / sqrt((C_aa + eps) (C_bb + eps)), C = V_0 - h h^T."""
-    v0, stream = sa.equicorrelated(3, 0.2, 0.5), sampler.__name__.removeprefix("simulate_")
-    block = normed(sa.ShapedMLP(0.0), "after", eps=0.3, gain=1.5)
-    v = sampler(block, v0, width=8, depth=1, samples=5, seed=3).V.values[-1]
-    means = starts(block, v0, 8, 5, stream)[1][:, 0, :, 0]
-    c = v0 - means[:, :, None] * means[:, None, :]
-    scale = 1.5 / np.sqrt(np.diagonal(c, axis1=1, axis2=2) + 0.3)
-    np.testing.assert_allclose(v, scale[:, :, None] * c * scale[:, None, :], rtol=1e-12)

@@ -29,14 +29,6 @@ def random_covariances(tokens: int, count: int = 4, seed: int = 0) -> np.ndarray
     return x @ x.swapaxes(-1, -2) / (tokens + 2)
 
 
-def test_exchangeable_tokens():
-    """b = (gamma / tau_0)^2 (m - 1) / m^2 (q - p)^2 V for V = p 11^T + (q - p) I."""
-    m, q, p = 5, 1.7, 0.6
-    v = equicorrelated(m, p / q, q)
-    expected = (GAMMA / TAU) ** 2 * (m - 1) / m**2 * (q - p) ** 2 * v
-    np.testing.assert_allclose(drift(ATTENTION, v), expected, rtol=1e-12)
-
-
 @pytest.mark.portability
 def test_equal_tokens_have_no_drift_and_no_attention_noise():
     v = np.full((4, 4), 1.3)
@@ -124,14 +116,3 @@ def test_gradients_are_those_of_finite_differences(function, layer, start):
     h = 1e-5
     numeric = float(value(torch.tensor(h)) - value(torch.tensor(-h))) / (2 * h)
     assert float(slope) == pytest.approx(numeric, rel=1e-5, abs=1e-6)
-
-
-def test_the_gradient_of_the_mlp_at_equal_tokens():
-    """d nu / d rho = -arccos rho: 0 at correlation 1 and -pi at -1."""
-    kappa = GAMMA**2 * (MLP.c_plus - MLP.c_minus) ** 2 / (2 * math.pi)
-    for rho, slope in ((1.0, 0.0), (-1.0, -math.pi), (0.0, -0.5 * math.pi)):
-        r = torch.tensor(rho, dtype=torch.float64, requires_grad=True)
-        off = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
-        out = drift(MLP, torch.eye(2, dtype=torch.float64) + r * off)[0, 1]
-        (found,) = torch.autograd.grad(out, r)
-        assert float(found) == pytest.approx(kappa * slope, abs=1e-12)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import shaped_attention as sa
-from figures.blocks.attentions import EIGHT
 from tests import new_attentions as new
 from tests.laws import assert_executors_agree
 from tests.one_layer import V0, compare
@@ -14,15 +13,9 @@ from tests.random_limits import RandomLimit
 
 BIAS = 0.7 * np.random.default_rng(8).normal(size=(3, 3))
 ATTENTION = {
-    "causal": {"mask": "causal", "key_size": 12},
-    "heads": {"heads": 2},
     "biases": {"query_bias": 0.8, "key_bias": 0.6},
     "biases of heads": {
         "heads": 2, "position_bias": [BIAS, -2.0 * BIAS], "output_projection": True
-    },
-    "shared values": {"heads": 4, "kv_heads": 2, "output_projection": True, "softcap": 1.0},
-    "rope with a factor": {
-        "key_size": 4, "rope": sa.Rope(angles=[0.7, 0.2], attention_factor=1.3)
     },
     "rope, half, QK-norm": {
         "key_size": 8, "rope": sa.Rope(2.0, 0.5), "qk_norm": True, "mask": "causal"
@@ -31,7 +24,6 @@ ATTENTION = {
 BLOCKS: dict[str, sa.Block] = {
     **{name: sa.ShapedAttention(0.7, 0.5, **options) for name, options in ATTENTION.items()},
     "relu": sa.ShapedMLP(0.7, 0.5, -2.0),
-    **{name: kind(0.7, 0.4) for name, kind in EIGHT.items()},
     "unit rows": new.UnitRows(0.7, 0.5),
     "twice": new.Twice(0.7, 0.4),
     "nested": new.Nested(0.7, 0.4),

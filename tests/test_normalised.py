@@ -11,10 +11,9 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.blocks.parameters import at_depth
-from shaped_attention.numerics.primitives import Numbers, row_squares, sqrt
 from shaped_attention.rows.step import State
 from tests.example_linear import Linear
-from tests.laws import assert_executors_agree, same_law, with_state
+from tests.laws import same_law
 from tests.refusals import refused
 
 SOFTMAX = sa.ShapedAttention(0.6, identity=False, centring=False, scaled_temperature=False)
@@ -38,7 +37,6 @@ GPT2 = [
 LAYERS = {
     "RMS before, both": ([rms(SOFTMAX), rms(RELU)], 3, 16),
     "RMS after, both": ([rms(SOFTMAX, "after"), rms(RELU, "after")], 3, 16),
-    "RMS after, heads": (rms(HEADS, "after"), 3, 32),
     "RMS sandwich, heads": (rms(HEADS, "sandwich"), 2, 8),
     **{
         f"RMS {place}, n = m": (rms(SOFTMAX, place, eps=0.3, gain=1.3), 4, 4)
@@ -90,46 +88,6 @@ def test_the_chain_has_the_law_of_networks(name):
     assert same_law(networks(name), law_of(sa.simulate_chain, name, samples=20_000, seed=2))
 
 
-def _by_deviation(tokens):
-    """Divide by the standard deviation, without subtracting the mean."""
-    centred = tokens - tokens.mean(-1, keepdim=True)
-    return tokens / sqrt(row_squares(centred) / tokens.shape[-1])
-
-
-@dataclass(frozen=True)
-class KeepsTheMeans(sa.Normalised):
-    """LayerNorm that divides by the standard deviation and does not subtract the mean."""
-
-    def _seen(self, p, tokens):
-        return _by_deviation(tokens)
-
-
-@dataclass(frozen=True)
-class OneMoreDegree(sa.Normalised):
-    """n in place of n - 1 degrees of freedom."""
-
-    def step(self, p, state, numbers, width):
-        return super().step(p, state, _OneMore(numbers), width)
-
-
-class _OneMore(Numbers):
-    def __init__(self, numbers):
-        self._numbers = numbers
-
-    def inside(self, index):
-        return _OneMore(self._numbers.inside(index))
-
-    def again(self):
-        return _OneMore(self._numbers.again())
-
-    def normal(self, *arguments):
-        return self._numbers.normal(*arguments)
-
-    def wishart(self, name, rows, dof, head=0):
-        more = name in ("values, orthogonal", "values, 1")
-        return self._numbers.wishart(name, rows, dof + more, head)
-
-
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
@@ -140,8 +98,6 @@ class _OneMore(Numbers):
         ("RMS before, n = m", rms(SOFTMAX, eps=0.3)),
         ("RMS before, n = m", rms(SOFTMAX, gain=1.3)),
         ("RMS sandwich, heads", rms(sa.ShapedAttention(0.6, 0.5), "sandwich")),
-        ("before, n = m", KeepsTheMeans(SOFTMAX, "before", "layer")),
-        ("after, n = m + 2", OneMoreDegree(SOFTMAX, "after", "layer")),
         ("sandwich, n = m", rms(SOFTMAX, "sandwich")),
         ("heads", rms(HEADS)),
         ("with a plain block", [rms(SOFTMAX), RELU]),
@@ -151,15 +107,6 @@ def test_wrong_chains_are_rejected(name, wrong):
     """Negative controls: a norm left out, at another place or of another kind; eps, gain, heads."""
     chain = law_of(sa.simulate_chain, name, wrong, samples=30_000, seed=2)
     assert not same_law(networks(name), chain)
-
-
-@pytest.mark.portability
-@pytest.mark.parametrize("name", LAYERS)
-def test_executors_agree(name, monkeypatch):
-    def paths():
-        return run(sa.simulate_chain, name, samples=30).V.values
-
-    assert_executors_agree(paths, monkeypatch, 1e-9)
 
 
 @pytest.mark.parametrize(("eps", "gain"), [(0.0, 1.0), (0.3, 1.7)])
@@ -199,26 +146,11 @@ def test_eps_is_added_to_the_mean_square(sampler, inner):
     np.testing.assert_allclose(v, np.stack([v0 * np.outer(scale, scale)] * 2), rtol=1e-12)
 
 
-@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
-def test_a_gain_that_changes_with_depth(sampler):
-    """After a post-norm the variances are the squares of the gain of the last layer."""
-    block = rms(SOFTMAX, "after", gain=sa.Schedule([(0.0, 1.0), (1.0, 3.0)]))
-    v = sampler(block, sa.equicorrelated(3, 0.2), width=8, depth=4, samples=3).V.values[-1]
-    np.testing.assert_allclose(np.diagonal(v, axis1=1, axis2=2), 2.5**2, rtol=1e-12)
-
-
 @pytest.mark.parametrize("name", ["after, n = m + 2", "heads, after"])
-def test_a_post_norm_leaves_no_mean_and_unit_variance(name):
-    """Exactly, in chain and network, with the state in which each of them ends."""
-    (chain, states), (network, tokens) = (
-        with_state(lambda: run(sampler, name, samples=4))  # noqa: B023
-        for sampler in (sa.simulate_chain, sa.simulate_network)
-    )
-    np.testing.assert_allclose(states[..., 0].mean(1), 0.0, atol=1e-14)
-    np.testing.assert_allclose(tokens.mean(-1), 0.0, atol=1e-14)
-    for result in (chain, network):
-        diagonal = np.diagonal(result.V.values[-1], axis1=1, axis2=2)
-        np.testing.assert_allclose(diagonal, 1.0, rtol=1e-12)
+@pytest.mark.parametrize("sampler", [sa.simulate_network, sa.simulate_chain])
+def test_a_post_norm_leaves_unit_mean_squares(sampler, name):
+    v = run(sampler, name, samples=4).V.values[-1]
+    np.testing.assert_allclose(np.diagonal(v, axis1=1, axis2=2), 1.0, rtol=1e-12)
 
 
 @pytest.mark.portability
@@ -247,13 +179,7 @@ test_what_is_refused = refused(
         lambda: rms(sa.Parallel(RELU, sa.ShapedMLP(0.2)), "branch"),
         "place must be 'before' or 'after' for parallel branches",
     ),
-    (lambda: rms(rms(RELU)), "a single block that is not normalised"),
     (lambda: rms(RELU, "befor"), r"got 'befor' \(did you mean 'before'\?\)$"),
-    (lambda: rms(RELU, eps=-1e-6), r"^eps must be finite and >= 0; got -1e-06$"),
-    (
-        lambda: rms(RELU, branch_eps=0.1),
-        r"^branch_eps must be None if place='before', which .*; got 0.1$",
-    ),
     (
         lambda: run(sa.simulate_chain, "heads", width=4, samples=2),
         r"^width must be at least 8, since LayerNorm subtracts the mean; got 4$",
@@ -262,6 +188,5 @@ test_what_is_refused = refused(
         lambda: run(sa.simulate_chain, "before", [layer(RELU), Forgetful(0.5)], samples=1),
         r"^layer contains Forgetful.* whose step does not keep the means of the tokens",
     ),
-    (lambda: sa.drift(rms(SOFTMAX), np.eye(2)), "has no limit: its inner block has none"),
     (lambda: sa.drift(rms(RELU, eps=1e-5), np.eye(2)), "limit: with eps=1e-05 its variances"),
 )

@@ -23,12 +23,7 @@ R0 = np.array([[1.0, 0.3, 0.1], [0.3, 1.0, -0.2], [0.1, -0.2, 1.0]])
 FULL, CAUSAL = ShapedAttention(0.6, 0.5), ShapedAttention(0.5, 0.5, mask="causal")
 HEADS = ShapedAttention(0.6, 0.4, heads=2, output_projection=True)
 MLP = ShapedMLP(0.6)
-INNER = {
-    "attention": [FULL],
-    "heads": [HEADS],
-    "causal, then MLP": [CAUSAL, MLP],
-    "parallel": [sa.Parallel(ShapedAttention(0.4, 0.5), ShapedMLP(0.4))],
-}
+INNER = {"heads": [HEADS], "causal, then MLP": [CAUSAL, MLP]}
 PLACES = ("before", "after")
 LAYERS = {
     f"{place}, {name}": [Normalised(block, place) for block in blocks]
@@ -40,10 +35,6 @@ LAYERS = {
     "sandwich": Normalised(ShapedAttention(0.7, 0.4), "sandwich"),
     "branch, causal, then MLP": [Normalised(CAUSAL, "branch"), Normalised(MLP, "branch")],
     "before, LayerNorm": Normalised(FULL, "before", "layer"),
-    "before, rotation": Normalised(
-        ShapedAttention(0.6, 0.4, heads=2, output_projection=True, rope=[1.0, 0.2], mask="causal")
-    ),
-    "before, schedule": Normalised(ShapedAttention(Schedule([(0.0, 0.3), (1.0, 0.7)]), 0.5)),
 }
 
 
@@ -78,11 +69,10 @@ def test_chains_approach_the_limit(name):
     assert smallest(chain(LAYERS[name], 256, 4000), limit(LAYERS[name], 4000)) > 0.01 / 3
 
 
-@pytest.mark.parametrize("name", ["attention", "heads"])
-def test_the_relaxing_variances_matter(name):
+def test_the_relaxing_variances_matter():
     """Negative control: the limit of post-norm in place of pre-norm, at 20,000 samples."""
-    wrong = LAYERS[f"after, {name}"]
-    assert smallest(chain(LAYERS[f"before, {name}"], 256, 20_000), limit(wrong, 20_000)) < 1e-4
+    wrong = LAYERS["after, heads"]
+    assert smallest(chain(LAYERS["before, heads"], 256, 20_000), limit(wrong, 20_000)) < 1e-4
 
 
 def test_the_norm_of_the_branch_matters():
@@ -120,7 +110,7 @@ def test_drift_and_diffusion_are_those_of_the_quotient():
 
 @pytest.mark.parametrize(
     "name",
-    ["after, attention", "before, causal, then MLP", "branch, causal, then MLP"],
+    ["after, heads", "before, causal, then MLP", "branch, causal, then MLP"],
 )
 def test_a_step_has_the_moments_of_drift_and_diffusion(name):
     """1.6 million steps of 0.01: drift within 4 standard errors, variances within 3 %.
@@ -173,21 +163,6 @@ def test_growth_by_relaxation_is_the_correction_of_the_drift(inner):
     assert np.abs(wanted).max() > 0.01
 
 
-def test_a_limit_starts_where_the_variances_have_relaxed():
-    """The example of two tokens whose correlation is 1: pre-norm lowers it, post-norm does not."""
-    v0 = np.array([[4.0, 1.0], [1.0, 0.25]])
-    for place, wanted in (("before", 0.7357), ("after", 1.0)):
-        layer = Normalised(ShapedAttention(0.5**0.5), place)
-        result = sa.integrate_sde(layer, v0, horizon=0.1, step=0.05, samples=3)
-        assert result.V.values[0, 0, 0, 1] == pytest.approx(wanted, abs=5e-5)
-        np.testing.assert_array_equal(result.initial_covariance, v0)
-        np.testing.assert_allclose(np.diagonal(result.V.values, axis1=2, axis2=3), 1.0, rtol=1e-12)
-    equal = sa.integrate_sde(Normalised(FULL), V0, horizon=0.1, step=0.05, samples=2)
-    np.testing.assert_allclose(equal.V.values[0, 0], V0 / 2.0, rtol=1e-12)
-    plain = sa.integrate_sde(FULL, V0, horizon=0.1, step=0.05, samples=2)
-    assert "initial_covariance" not in plain
-
-
 def test_the_start_is_that_of_wide_chains():
     """After 60 layers at n = 10^6 the chain is at the start of the limit, within 1/sqrt n."""
     v0 = np.array([[4.0, 1.0, 0.2], [1.0, 0.5, 0.0], [0.2, 0.0, 1.0]])
@@ -198,6 +173,7 @@ def test_the_start_is_that_of_wide_chains():
     np.testing.assert_allclose(found, start.V.values[0, 0], atol=0.02)
     lengths = np.sqrt(np.diag(v0))
     assert np.abs(found - v0 / np.outer(lengths, lengths)).max() > 0.05
+    np.testing.assert_array_equal(start.initial_covariance, v0)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -214,14 +190,6 @@ test_what_has_no_limit_is_refused = refused(
     (
         lambda: sa.drift(Normalised(ShapedAttention(0.6, skip=1.0)), R0),
         r"its skip weight is not sqrt\(1 - gamma\^2\)",
-    ),
-    (
-        lambda: sa.drift(Normalised(FULL), V0),
-        r"v must be a correlation matrix.* differs from 1 by 1$",
-    ),
-    (
-        lambda: sa.explosion_law(Normalised(FULL), R0),
-        "its limit is a matrix of correlations, which cannot explode",
     ),
     (
         lambda: sa.integrate_sde(Normalised(FULL), R0, horizon=0.1, samples=1, method="clock"),

@@ -197,32 +197,6 @@ def test_chi_variables_have_their_law(dof):
     assert stats.kstest(out[0] ** 2, stats.chi2(dof + 1).cdf).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("dof", [3, 4, 5, 6, 40])
-def test_wishart_moments(dof):
-    """E S = k I and Var S_ij = k (1 + [i = j]), within 5 standard errors."""
-    m, samples = 4, 20_000
-    factor = Draws(KEY, torch.arange(samples), STEP, SLOT).wishart_factor(m, dof)
-    s = (factor @ factor.mT).numpy()
-    spread = np.sqrt(dof * (1.0 + np.eye(m)))
-    assert (np.abs(s.mean(0) - dof * np.eye(m)) < 5 * spread / np.sqrt(samples)).all()
-    squares = (s - dof * np.eye(m)) ** 2
-    error = squares.std(0) / np.sqrt(samples)
-    assert (np.abs(squares.mean(0) - spread**2) < 5 * error).all()
-
-
-def test_chi_without_looking_is_chi(by_torch, monkeypatch):
-    """On an accelerator all 16 attempts are made, which changes nothing that was accepted before.
-
-    Control: after one attempt some of 4,000 numbers are still refused.
-    """
-    samples = torch.arange(1000)
-    usual = draws(samples).chi([5, 4, 3, 2])
-    monkeypatch.setattr(torch.Tensor, "any", lambda self: torch.tensor(True))
-    assert torch.equal(usual, draws(samples).chi([5, 4, 3, 2]))
-    monkeypatch.setattr("shaped_attention.numerics.draws._CHI_ATTEMPTS", 1)
-    assert not torch.equal(usual, draws(samples).chi([5, 4, 3, 2]))
-
-
 def test_the_normal_distribution_function_is_accurate_to_rounding():
     """Absolute everywhere, and relative in the tail, where 1 - Phi would lose all digits."""
     x = np.concatenate([np.linspace(-9.0, 9.0, 100_001), [-1e9, 1e9]])

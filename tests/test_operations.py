@@ -16,11 +16,9 @@ from shaped_attention.numerics import primitives as pr
 from shaped_attention.numerics import step
 from shaped_attention.numerics.forward import pushed
 from shaped_attention.numerics.graph import Graph, Matrix
-from shaped_attention.numerics.operations.entrywise import sign
 from shaped_attention.numerics.operations.orthonormal import orthonormal
 from shaped_attention.numerics.operations.registry import OPERATIONS
 from shaped_attention.numerics.program import Program, assemble
-from shaped_attention.numerics.scalars import Scalar
 from tests.emitted import run_alone, run_program
 from tests.test_reverse import FUNCTIONS
 
@@ -47,31 +45,13 @@ def twice(x: Any) -> Any:
 
 
 ROWS: dict[str, tuple[Callable[[Any], Any], tuple[int, int]]] = {
-    "transpose": (lambda x: x.mT, WIDE),
-    "number": (lambda x: 2.0 - (1.0 + 3.0 * -x - 0.5) / 7.0, WIDE),
-    "sign": (lambda x: x * sign(x), WIDE),
-    "reciprocal": (lambda x: 2.0 / (3.0 + x * x).mT, WIDE),
-    "over": (lambda x: x / (3.0 + x * x), WIDE),
-    "columns": (lambda x: pr.columns(x, 1, 3), WIDE),
+    **{name: (function, WIDE) for name, function in FUNCTIONS.items()},
+    "sqrt": (lambda x: pr.sqrt(1.0 + x * x), WIDE),
     "rotate": (lambda x: pr.rotate(x, TURNS), WIDE),
-    "diagonal": (pr.diagonal, SQUARE),
-    "row sums": (pr.row_sums, WIDE),
-    "column sums": (pr.column_sums, WIDE),
-    "row squares": (pr.row_squares, WIDE),
-    "unit rows": (pr.unit_rows, WIDE),
-    "softmax": (lambda x: pr.softmax(x, np.ones((4, 4), dtype=bool)), (4, 4)),
+    "softmax of four": (lambda x: pr.softmax(x, np.ones((4, 4), dtype=bool)), (4, 4)),
     "causal softmax": (lambda x: pr.softmax(2.0 * x, CAUSAL), SQUARE),
     "symmetric noise": (lambda x: pr.symmetric_noise(x, 3), (1, 6)),
-    "sqrt": (lambda x: pr.sqrt(1.0 + x * x), WIDE),
-    "exp": (pr.exp, WIDE),
-    "tanh": (pr.tanh, WIDE),
-    "normal cdf": (pr.normal_cdf, WIDE),
-    "sigmoid": (pr.sigmoid, WIDE),
-    "softplus": (pr.softplus, WIDE),
-    "leaky": (lambda x: pr.leaky(x, 1.3, -0.2), WIDE),
-    "arc-cosine kernel": (lambda x: pr.arc_cosine_kernel(x @ x.mT), (3, 5)),
     "arc-cosine kernel of equal tokens": (lambda x: pr.arc_cosine_kernel(twice(x)), (5, 2)),
-    "product with a transpose": (lambda x: pr.columns(x, 0, 3) @ pr.columns(x, 1, 4).mT, WIDE),
     "products with two constants": (
         lambda x: (
             (x @ pr.constant(np.tri(4), like=x))
@@ -79,10 +59,7 @@ ROWS: dict[str, tuple[Callable[[Any], Any], tuple[int, int]]] = {
         ),
         (9, 4),
     ),
-    "grams": (lambda x: x @ x.mT + pr.columns(x, 0, 3).mT @ pr.columns(x, 0, 3), WIDE),
     "an odd number of entries": (lambda x: 2.0 * x - 0.5 * pr.tanh(x), (3, 5)),
-    "parts": (lambda x: pr.concatenate([3.0 * x, x, x * x]), WIDE),
-    "turned row": (lambda x: x.mT * pr.column_sums(x.mT), (1, 4)),
     "lower": (lambda x: pr.lower(x) @ pr.lower(2.0 * x), (3, 5)),
     "cholesky": (lambda x: pr.cholesky(x @ x.mT), (3, 5)),
     "orthonormal": (lambda x: directions_of(x), (3, 5)),
@@ -125,50 +102,6 @@ def test_every_operation_has_a_row() -> None:
     assert kinds - {"input", "constant"} == OPERATIONS.keys() - random
 
 
-UNARY: list[Callable[[Any], Any]] = [
-    pr.tanh, pr.sigmoid, pr.unit_rows, pr.lower, lambda x: x.mT, lambda x: x @ x.mT,
-    lambda x: 0.5 - x, lambda x: pr.softmax(x, np.tri(3) > 0), pr.row_squares, pr.column_sums,
-    pr.diagonal,
-]  # fmt: skip
-BINARY: list[Callable[[Any, Any], Any]] = [
-    lambda x, y: x @ y, lambda x, y: x + y, lambda x, y: x * y, lambda x, y: x / (2.0 + y * y),
-    lambda x, y: pr.columns(pr.concatenate([x, y]), 1, 4), lambda x, y: x @ y.mT,
-]  # fmt: skip
-STEPS = st.lists(st.tuples(st.integers(0, 16), st.integers(0, 99), st.integers(0, 99)), max_size=9)
-
-
-def composed(steps: list[tuple[int, int, int]]) -> Callable[[Any], Any]:
-    """Return the function of a 3 x 3 matrix that takes the steps whose shapes fit."""
-
-    def function(x: Any) -> Any:
-        known = [x]
-        for kind, i, j in steps:
-            a, b = known[i % len(known)], known[j % len(known)]
-            if tuple(a.shape[-2:]) != SQUARE:
-                continue
-            if kind < len(UNARY):
-                known.append(UNARY[kind](a))
-            elif tuple(b.shape[-2:]) == SQUARE or kind in (12, 13, 14):  # which are broadcast
-                known.append(BINARY[kind - len(UNARY)](a, b))
-        return known[-1]
-
-    return function
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(steps=STEPS, most=st.sampled_from([0, 99]))
-def test_compositions_agree(steps: list[tuple[int, int, int]], most: int) -> None:
-    """Values are shared, broadcast, factorised and reused in any order."""
-    function, x = composed(steps), normals(PATHS, *SQUARE)
-    expected, program = function(x).numpy(), traced(function, SQUARE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, "MOST_ROWS", most)
-        found = [run_program(program, x.numpy())[0], run_alone(program, x.numpy())[0]]
-    for result in found:
-        scale = max(1.0, np.abs(expected).max())
-        np.testing.assert_allclose(result, expected, rtol=1e-8, atol=1e-9 * scale)
-
-
 def product_program(shapes: Any, lower: tuple[bool, bool], turned: Any) -> Program:
     """The product of two matrices in a row; a triangular one has the zeros of a constant."""
     graph = Graph()
@@ -206,18 +139,6 @@ def test_products(sizes: Any, lower: Any, turned: Any, most: int) -> None:
     )
     exact = np.einsum("pik,pkj->pij", first.astype(np.longdouble), second).astype(np.float64)
     np.testing.assert_allclose(found, exact, atol=2e-14)
-
-
-@pytest.mark.portability
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize(("rows", "inner"), [(1, 3), (4, 2), (5, 7), (9, 6), (9, 9)])
-def test_gram_matrices(rows: int, inner: int) -> None:
-    """A A^T and A^T A are exactly symmetric."""
-    a = normals(PATHS, rows, inner)
-    for function in (lambda x: x @ x.mT, lambda x: x.mT @ x):
-        (found,) = run_program(traced(function, (rows, inner)), a.numpy())
-        np.testing.assert_allclose(found, function(a).numpy(), atol=1e-13)
-        np.testing.assert_array_equal(found, found.swapaxes(1, 2))
 
 
 def by_graph(function: Any, x: Any, d: Any) -> tuple[Any, Any]:
@@ -295,19 +216,6 @@ def test_functions_of_entries_are_those_of_torch_to_rounding(name: str) -> None:
     program, expected = traced(function, (2000, 1)), function(torch.from_numpy(x)).numpy()
     for found in (run_program(program, x)[0], run_alone(program, x)[0]):
         np.testing.assert_allclose(found, expected, rtol=8 * 2.0**-52, atol=5e-324)
-
-
-def test_equal_operations_are_done_once() -> None:
-    """Different scalars, also ones that are known only when the program runs, stay apart."""
-    graph = Graph()
-    a, b = (graph.node("input", (), SQUARE) for _ in range(2))
-    assert (a @ b).node is (a @ b).node
-    assert (a @ b).node is not (b @ a).node
-    assert (a - pr.column_sums(a) / 3).node is (a - pr.column_sums(a) / 3).node
-    one, two = (Scalar(lambda depths, x=x: x) for x in (1.0, 2.0))
-    assert (a + one * b).node is (a + one * b).node
-    assert (a + one * b).node is not (a + two * b).node
-    assert (a + 0.5 * b).node is not (a + 0.25 * b).node
 
 
 @pytest.mark.quick

@@ -58,7 +58,11 @@ def test_network_of_one_token_has_its_finite_law():
     assert np.log(v).std() == pytest.approx(spread, rel=0.05)
 
 
-@pytest.mark.parametrize("sampler", [sde, chain])
+def clock(layer, v0, **options):
+    return sde(layer, v0, method="clock", **options)
+
+
+@pytest.mark.parametrize("sampler", [sde, clock, chain])
 def test_one_token(sampler):
     """log V_T ~ N(-kT, 2kT) for m = 1: KS at 30,000 samples: a shift by 6 % of a standard deviation
     has a distance of 0.024 on average, whose p-value is 10^-15.

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 import shaped_attention as sa
 from shaped_attention import plots
-from shaped_attention.commands.options import save_png
 from shaped_attention.commands.study import common_times, most_correlated_pair
 from shaped_attention.figures.labels import observable_label
 from shaped_attention.statistics.density import observable_names
@@ -140,25 +139,3 @@ def test_bad_arguments(results):
         plots.densities(results, pair=(0, 3))
     with pytest.raises(ValueError, match=r"^results must be a result, a list of results"):
         plots.trajectories([])
-    with pytest.raises(
-        ValueError, match=r"^observables must be one of .*; got 'rho\[0,3\]' .* you mean 'rho"
-    ):
-        plots.densities(results, observables="rho[0,3]")
-    with pytest.raises(ValueError, match=r"^time must be one of those saved in .*; got 0.15"):
-        plots.densities(results, time=0.15)
-
-
-def test_figures_are_written_whole_or_not_at_all(results, tmp_path, monkeypatch):
-    path = save_png(plots.densities(results), tmp_path / "new" / "one.png")
-    first = path.read_bytes()
-    figure = plots.densities(results)
-    save_png(figure, path)
-    assert path.read_bytes() == first
-
-    def broken(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(type(figure), "savefig", broken)
-    with pytest.raises(ValueError, match="No space left"):
-        save_png(figure, tmp_path / "other.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,23 @@ import torch
 
 from shaped_attention import ShapedAttention, ShapedMLP
 from shaped_attention.blocks.parameters import at_depth
+from tests.test_attention_variants import MEMBERS
 
-TOKENS, WIDTH = 3, 12
-MASK = np.array([[True, False, True], [True, True, False], [False, False, True]])
-GAMMA, TAU = 0.6, 0.3
+WIDTH, GAMMA = 12, 0.6
+MASK = np.eye(4, k=1, dtype=bool) | np.eye(4, dtype=bool)
+PLAIN = {
+    "plain": {},
+    "key size": {"key_size": 2},
+    "causal": {"mask": "causal"},
+    "mask": {"mask": MASK},
+    "heads": {"heads": 4},
+    "projection": {"heads": 2, "output_projection": True},
+    "biases": {"query_bias": 0.5, "key_bias": 2.0},
+}
+BLOCKS = MEMBERS | {
+    name: (ShapedAttention(GAMMA, 0.3, **options), {"tau0": 0.4}) for name, options in PLAIN.items()
+}
+"""Blocks, and what their wrong twin changes."""
 
 
 class Weights:
@@ -27,62 +41,80 @@ class Weights:
         return x @ torch.from_numpy(self.kept[-1])
 
 
-def some_tokens():
-    return np.random.default_rng(4).standard_normal((TOKENS, WIDTH))
+def rotated(x, block, size):
+    """Multiply each pair of columns by a factor and e^(i a theta), as complex numbers."""
+    turning = round(block.rope.share * size)
+    longest = block.rope.original_max_position_embeddings or len(x)
+    angles = block.rope.turning if len(x) <= longest else block.rope.long_angles
+    if isinstance(angles, float):
+        angles = [angles ** (-2.0 * j / turning) for j in range(turning // 2)]
+    angles = np.repeat(angles, turning // 2 // len(angles))
+    z = x[:, : turning // 2] + 1j * x[:, turning // 2 : turning]
+    z = block.rope.attention_factor * z * np.exp(1j * np.outer(np.arange(len(x)), angles))
+    return np.concatenate([z.real, z.imag, x[:, turning:]], axis=1)
 
 
-def written_out(x, weights, heads=1, mask=None, projection=False, keys=None, biases=(0.0, 0.0)):
-    """lambda x + gamma A x W_V / sqrt n with tau = tau_0 sqrt(n n_k), row by row."""
-    keys, weights = keys or WIDTH // heads, iter(weights)
+def written_out(block, x, weights):
+    """lambda x + gamma [A_h x W_V] W_O, entry by entry, from the definition of each variant."""
+    (m, n), heads = x.shape, block.heads
+    size = block.head_size or n // heads
+    keys = block.key_size or size
+    share = heads // (block.kv_heads or heads)
+    weights = iter(weights)
+    sides, values = ([], []), []
+    for h in range(heads):
+        for side, variance in zip(sides, (block.query_bias, block.key_bias), strict=True):
+            if side is sides[1] and h % share:
+                continue
+            rows = x @ next(weights) / math.sqrt(n)
+            side.append(rows + math.sqrt(variance) * next(weights) if variance else rows)
+        if h % share == 0:
+            values.append(x @ next(weights) / math.sqrt(n))
+    for side in sides:
+        squares = [(rows**2).mean(1, keepdims=True) for rows in side]
+        if block.qk_norm and block.qk_norm.over == "all":
+            squares = [np.mean(squares, axis=0)] * len(side)
+        for h, rows in enumerate(side):
+            if block.qk_norm:
+                side[h] = rows / np.sqrt(squares[h] + block.qk_norm.eps)
+            if block.rope is not None:
+                side[h] = rotated(side[h], block, size)
+    scale = block.tau0 * math.sqrt((n if block.scaled_temperature else 1) * keys)
+    mask = np.ones((m, m), dtype=bool)
+    if block.mask is not None:
+        mask = np.tri(m, dtype=bool) if block.mask == "causal" else np.array(block.mask)
     branch = []
-    for _ in range(heads):
-        sides = []
-        for variance in biases:
-            side = x @ next(weights) / math.sqrt(WIDTH)
-            sides.append(side + math.sqrt(variance) * next(weights) if variance else side)
-        values = x @ next(weights) / math.sqrt(WIDTH)
-        rows = []
-        for a in range(TOKENS):
-            seen = [b for b in range(TOKENS) if mask is None or mask[a, b]]
-            scores = [sides[0][a] @ sides[1][b] / (TAU * math.sqrt(WIDTH * keys)) for b in seen]
-            total = sum(math.exp(score) for score in scores)
-            row = values[a].copy()
-            for b, score in zip(seen, scores, strict=True):
-                row += (math.exp(score) / total - 1.0 / len(seen)) * values[b]
-            rows.append(row)
-        branch.append(np.array(rows))
-    joined = np.concatenate(branch, axis=1)
-    joined = joined @ next(weights) / math.sqrt(WIDTH) if projection else joined
-    return math.sqrt(1.0 - GAMMA**2) * x + GAMMA * joined
+    for h in range(heads):
+        logits = sides[0][h] @ sides[1][h // share].T / scale
+        if block.softcap:
+            logits = block.softcap * np.tanh(logits / block.softcap)
+        bias = np.zeros((m, m)) if block.position_bias is None else np.array(block.position_bias)
+        bias = bias[h] if bias.ndim == 3 else bias
+        seen, w = np.exp(logits + bias) * mask, np.exp(bias) * mask
+        matrix = seen / seen.sum(1, keepdims=True)
+        matrix = matrix - w / w.sum(1, keepdims=True) if block.centring else matrix
+        branch.append((matrix + np.eye(m) if block.identity else matrix) @ values[h // share])
+    mixed = np.concatenate(branch, axis=1)
+    if block.output_projection:
+        mixed = mixed @ next(weights) / math.sqrt(heads * size)
+    return math.sqrt(1.0 - block.gamma**2) * x + block.gamma * mixed
 
 
-@pytest.mark.parametrize(
-    ("block", "formula"),
-    [
-        ({}, {}),
-        ({"key_size": 2}, {"keys": 2}),
-        ({"mask": "causal"}, {"mask": np.tri(TOKENS, dtype=bool)}),
-        ({"mask": MASK}, {"mask": MASK}),
-        ({"heads": 3}, {"heads": 3}),
-        ({"heads": 2, "output_projection": True}, {"heads": 2, "projection": True}),
-        ({"query_bias": 0.5, "key_bias": 2.0}, {"biases": (0.5, 2.0)}),
-    ],
-)
-def test_attention(block, formula):
-    """To 1e-13; one column of keys more or less is further away than 1e-3."""
-    x, weights = some_tokens(), Weights()
-    attention = ShapedAttention(GAMMA, TAU, **block)
-    found = attention.forward(at_depth(attention, 0.0), torch.from_numpy(x), weights).numpy()
-    np.testing.assert_allclose(found, written_out(x, weights.kept, **formula), atol=1e-13)
-    keys = block.get("key_size", WIDTH // block.get("heads", 1))
-    for other in (keys - 1, keys + 1):
-        wrong = written_out(x, weights.kept, **formula | {"keys": other})
+@pytest.mark.parametrize("name", BLOCKS)
+def test_attention(name):
+    """To 1e-13; the wrong twin is further away than 1e-3."""
+    (block, change), weights = BLOCKS[name], Weights()
+    x = np.random.default_rng(4).standard_normal((4, 12 if "size" in name else 16))
+    found = block.forward(at_depth(block, 0.0), torch.from_numpy(x), weights).numpy()
+    np.testing.assert_allclose(found, written_out(block, x, weights.kept), atol=1e-13)
+    if name not in ("groups", "one group", "head size", "rope, biases"):
+        wrong = written_out(replace(block, **change), x, weights.kept)
         assert np.abs(found - wrong).max() > 1e-3
 
 
 def test_mlp():
     """lambda x + gamma sqrt(c / n) s(x W_pre / sqrt n) W_post with 1 / c = (s_+^2 + s_-^2) / 2."""
-    x, weights = some_tokens(), Weights()
+    x, weights = np.random.default_rng(4).standard_normal((3, WIDTH)), Weights()
     block = ShapedMLP(GAMMA, 0.5, -2.0)
     found = block.forward(at_depth(block, 0.0), torch.from_numpy(x), weights).numpy()
     plus, minus = 1.0 + 0.5 / math.sqrt(WIDTH), 1.0 - 2.0 / math.sqrt(WIDTH)

@@ -34,21 +34,16 @@ def sde(layer=LAYER, v0=V0, **options):
 
 
 SHARED = [
-    ({"v0": np.ones((2, 3))}, r"v0 must be a square matrix \(m, m\); got shape \(2, 3\)"),
     ({"v0": ASYMMETRIC}, "v0 must be symmetric; .*up to 0.1$"),
     ({"v0": [[1.0, 2.0], [2.0, 1.0]]}, "v0 must be positive semidefinite.*-1$"),
     ({"v0": [[NAN, 0.0], [0.0, 1.0]]}, "v0 must be finite; it has NaN or infinite"),
-    ({"v0": torch.eye(3, device="meta")}, "v0 must have entries; got a tensor on the meta device"),
     (
         {"v0": torch.eye(3, dtype=torch.float64, requires_grad=True)},
         r"v0 must not require gradients, .*; pass v0\.detach\(\)$",
     ),
     ({"samples": 0}, "samples must be an integer >= 1; got 0"),
-    ({"samples": 2**32}, r"samples must be below 2\^32; got 4294967296"),
     ({"seed": -1}, "seed must be an integer >= 0; got -1"),
     ({"times": [0.05]}, "times contains 0.05, which is off the grid"),
-    ({"times": [0.25, 0.0]}, "times must be strictly increasing; got 0 after "),
-    ({"times": [0.0, 5.0]}, r"times must lie in \[0, 0.25.*; got 5"),
     ({"times": [0.0], "save_every": 1}, "times and save_every=1 cannot be used together"),
     ({"radius": 1.0}, r"radius must be larger than \|v0\| = 1.73.*; got 1.0"),
     ({"device": "tpu"}, "device must be 'cpu', 'cuda' or .*; got 'tpu'"),
@@ -70,24 +65,15 @@ def test_what_samplers_share(sampler, options, message):
 
 test_sizes = refused(
     (lambda: chain(width=2), "width must be at least 3 for v0 of rank 3; got 2"),
-    (lambda: network(depth=0), "depth must be an integer >= 1; got 0"),
     (lambda: chain(sa.ShapedMLP(0.5, -3.0, -3.0), width=9), "at width 9 both slopes"),
     (lambda: sde(horizon=0.0), "horizon must be positive and finite; got 0.0"),
     (lambda: sde(step=0.15), "step must be .*horizon=0.25, such as the nearest, 0.125; got 0.15$"),
-    (lambda: chain(sa.ShapedMLP(0.5, hidden_ratio=1e30)), r"hidden_ratio must be at most 2\^53"),
-    (
-        lambda: chain(v0=1e17 * V0, dtype="float32"),
-        r"^v0 must have a Frobenius norm below 1e\+16; it has 1.73",
-    ),
 )
 
 test_fields_of_attention = refused(
     ({"gamma": 1.5}, r"^gamma must be in \[0, 1\]; got 1.5$"),
     ({"tau0": 0.0}, "tau0 must be positive.*; got 0.0"),
-    ({"heads": 0}, "heads must be an integer >= 1; got 0"),
-    ({"query_bias": -1.0}, r"query_bias must be in \[0, 1e\+100\]; got -1.0"),
     ({"mask": "casual"}, r"mask must be None, .*; got 'casual' \(did you mean 'causal'\?\)"),
-    ({"mask": np.ones((2, 2))}, "mask must have boolean entries; got entries of type float64"),
     ({"mask": np.zeros((2, 2), dtype=bool)}, "mask must let each token see at least one"),
     by=lambda options: sa.ShapedAttention(**{"gamma": 0.5} | options),
 )
@@ -95,11 +81,8 @@ test_fields_of_attention = refused(
 test_functions = refused(
     (lambda: sa.equicorrelated(3, -0.6), r"rho must be in \[-0.5, 1\] .* 3 tokens; got -0.6"),
     (lambda: sa.covariance_of(np.ones(3)), r"tokens must be an array .*; got shape \(3,\)"),
-    (lambda: sa.covariance_of([[1.0, 1j]]), "tokens must be real"),
     (lambda: sa.drift(LAYER, np.ones((2, 3))), r"^v must be of shape .*; got \(2, 3\)"),
-    (lambda: sa.diffusion(LAYER, np.stack([np.eye(2), ASYMMETRIC])), "v must be symmetric"),
     (lambda: sa.load(3), "^path must be a path; got 3$"),
-    (lambda: sa.load(np.eye(5)), r"^path must be a path; got a ndarray of shape \(5, 5\)$"),
 )
 
 
@@ -117,30 +100,6 @@ def test_names_that_are_near_are_suggested():
         sa.simulate_chain(sa.ShapedAttention(0.3), V0, widht=3)
     with pytest.raises(AttributeError, match=r"'simulate_chains'; did you mean 'simulate_chain'\?"):
         sa.simulate_chains  # noqa: B018
-
-
-@pytest.mark.parametrize("present", [0, 2])
-def test_cuda_devices_that_are_absent(present, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: present > 0)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: present)
-    device = f"cuda:{present}" if present else "cuda"
-    message = f"^device '{device}': torch finds no CUDA device here$"
-    if present:
-        message = (
-            f"^device must be .* {present} CUDA devices that torch finds here; got '{device}'$"
-        )
-    with pytest.raises(ValueError, match=message):
-        chain(device=device)
-
-
-@pytest.mark.parametrize("width", [1, 2, 7, 10**6 + 1, 2**40 + 7])
-def test_slopes_that_vanish_to_rounding(width):
-    """``1 + c / sqrt n`` is rarely exactly 0 for c = -sqrt n rounded in binary or in decimals."""
-    root = width**0.5
-    for c in (-root, -float(np.nextafter(root, 0.0)), float(f"{-root:.15g}")):
-        with pytest.raises(ValueError, match=f"^c_plus={c!r}, c_minus=.* width {width} both"):
-            sa.ShapedMLP(0.5, c, c).check(1, width)
-    sa.ShapedMLP(0.5, -root, 0.0).check(1, width)
 
 
 NUMPY_SCALARS = """

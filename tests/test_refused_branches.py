@@ -11,17 +11,13 @@ import torch
 
 import shaped_attention as sa
 from shaped_attention.blocks.base import inside
-from shaped_attention.numerics.primitives import constant, tanh
+from shaped_attention.numerics.primitives import constant, softmax, tanh
 from tests import test_chain_branches
 from tests.test_chain_branches import V0, WIDTH, Custom
 
 
 def entries_of_tokens(tokens: Any, project: Any, n: int) -> Any:
     return project(tanh(tokens), n) / n**0.5
-
-
-def torch_function(tokens: Any, project: Any, n: int) -> Any:
-    return project(torch.relu(project(tokens, n)), n) / n
 
 
 def means(tokens: Any, project: Any, n: int) -> Any:
@@ -57,12 +53,6 @@ def test_what_has_no_chain_says_why(branch: Any, monkeypatch: Any) -> None:
     assert found.match(REFUSED[branch])
     assert found.match("a block without a chain declares no_chain = 'the reason'")
     assert np.isfinite(sa.simulate_network(Custom(0), V0, **size).V.values).all()
-
-
-def test_functions_of_torch_are_refused_before_a_chain(monkeypatch: Any) -> None:
-    monkeypatch.setattr(test_chain_branches, "BRANCHES", (torch_function,))
-    with pytest.raises(ValueError, match=r"cannot be traced into a program .*sa\.eager"):
-        sa.simulate_chain(Custom(0), V0, width=WIDTH, depth=1, samples=2, progress=False)
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,7 @@ def test_a_place_inside_a_block_has_its_numbers_once() -> None:
 
 @dataclass(frozen=True)
 class Misshapen(sa.Block):
-    """A branch that is not one row for each token, which torch would repeat or refuse."""
+    """A branch or scores of a shape that does not fit, which torch would repeat or refuse."""
 
     kind: str
     gamma: float = 0.7
@@ -123,9 +113,9 @@ class Misshapen(sa.Block):
 
     def branch(self, p: Any, tokens: Any, project: Any) -> Any:
         results = {
-            "nothing": lambda: None,
+            "no column": lambda: project(tokens, 0),
             "a row": lambda: project(tokens, tokens.shape[-1])[:, :1],
-            "more columns": lambda: project(tokens, tokens.shape[-1] + 1),
+            "mask": lambda: softmax(tokens @ tokens.mT, np.ones((2, 2), bool)) @ tokens,
         }
         return results[self.kind]()
 
@@ -134,21 +124,38 @@ class Misshapen(sa.Block):
 @pytest.mark.parametrize(
     ("kind", "shown"),
     [
-        ("nothing", "NoneType"), ("a row", r"shape \(1, 8\)"),
-        ("more columns", r"shape \(3, 9\)"),
+        ("no column", "columns must be an integer >= 1; got 0"),
+        ("a row", r"must return one row of 8 columns .* 3 tokens; got shape \(1, 8\)"),
+        ("mask", r"boolean array .* \(3, 3\)"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("sample", [sa.simulate_network, sa.simulate_chain, sa.gradient_norms])
-def test_a_branch_has_a_row_for_each_token(sample: Any, kind: str, shown: str) -> None:
-    message = f"branch of Misshapen must return one row of 8 columns .* 3 tokens; got {shown}$"
-    with pytest.raises(ValueError, match=message):
+def test_shapes_that_do_not_fit(sample: Any, kind: str, shown: str) -> None:
+    """The same sentence from networks, chains and lazily revealed weights."""
+    with pytest.raises(ValueError, match=shown):
         sample(Misshapen(kind), V0, width=WIDTH, depth=1, samples=2, progress=False)
+
+
+class NoFields(sa.Block):
+    """Not a dataclass."""
+
+    limit = "not needed"
+
+    def branch(self, p: Any, tokens: Any, project: Any) -> Any:
+        return project(tokens, tokens.shape[-1])
+
+
+@dataclass(frozen=True)
+class NoWeight(NoFields):
+    """Without a gamma."""
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("sample", [sa.simulate_network, sa.simulate_chain, sa.gradient_norms])
-def test_arguments_of_project(sample: Any, monkeypatch: Any) -> None:
-    """The same sentence from networks, chains and lazily revealed weights."""
-    monkeypatch.setattr(test_chain_branches, "BRANCHES", (lambda x, project, n: project(x, 0),))
-    with pytest.raises(ValueError, match="columns must be an integer >= 1; got 0"):
-        sample(Custom(0), V0, width=WIDTH, depth=1, samples=2, progress=False)
+def test_a_block_has_fields_and_a_weight(sample: Any) -> None:
+    for kind, message in (
+        (NoFields, r"NoFields must be a dataclass: @dataclass\(frozen=True\)"),
+        (NoWeight, "NoWeight must have a field gamma, by which its branch"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sample(kind(), V0, width=WIDTH, depth=1, samples=2)

@@ -111,22 +111,6 @@ def test_torchsde_and_the_direct_method_give_the_same_bits(layer, radius, dtype)
     np.testing.assert_array_equal(runs[0].stopping_time, runs[1].stopping_time)
 
 
-def test_mean_increment_of_one_step_is_the_drift():
-    """E[V_h - V_0] / h = b(V_0) + O(h) for one step, 400,000 paths, 5 standard errors.
-
-    At h = 0.02 an error is 0.02 and the O(h) below 0.02, where the drift is up to 0.2: no drift, or
-    the drift without its Ito correction, is rejected.
-    """
-    h, layer = 0.02, [ShapedAttention(0.5, 0.5), ShapedMLP(0.4, 0.0, -2.0)]
-    v = final(integrate_sde(layer, V0, horizon=h, step=h, samples=400_000, seed=1))
-    slope, error = (v - V0).mean(0) / h, v.std(0) / h / math.sqrt(len(v))
-    b = drift(layer, V0)
-    assert (np.abs(slope - b) < 5 * error + 0.02).all()
-    assert (np.abs(slope) > 5 * error + 0.02).any()
-    k = sum(block.limit.linear_rate(at_depth(block, 0.0)) for block in layer)
-    assert (np.abs(slope - (b + k * (len(V0) + 1) / 4 * V0)) > 5 * error + 0.02).any()
-
-
 def mean_log_with_control(step: float, samples: int) -> tuple[float, float]:
     """E log V_T for m = 1 with Brownian motion as control variate, and its standard error."""
     block, horizon = ShapedAttention(0.8), 0.8
@@ -224,51 +208,19 @@ def test_masked_limit_has_the_law_of_the_wide_chain():
     assert not same_law(on_the_radius(limit), on_the_radius(unmasked))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_overflow_stops_a_path_before_it_is_nan(dtype):
-    """A radius far beyond what one fixed step can be sure not to leave."""
-    with FIXED_STEP():
-        result = integrate_sde(
-            ShapedAttention(0.6, 0.5), equicorrelated(4, 0.2), horizon=0.75, step=0.0025,
-            samples=500, seed=1, radius=1e30, dtype=dtype, method="direct",
-        )  # fmt: skip
-    assert 0.02 < np.isfinite(result.stopping_time).mean() < 0.25
-    assert np.isfinite(result.V.values).all()
-
-
 @pytest.mark.parametrize("method", ["clock", "direct"])
-def test_explosion_is_recorded_and_never_nan(method):
-    """At gamma = 0.6, tau_0 = 0.5, T = 0.75 part of the paths explode; the network does not.
+def test_part_of_the_paths_explode_and_are_never_nan(method):
+    """At gamma = 0.6, tau_0 = 0.5, T = 0.75; the networks of width 100 do not.
 
-    The clock stops paths below the radius by the shift of the barrier, here at most by half.
+    The radius is far beyond what one fixed step can be sure not to leave.
     """
     block, v0 = ShapedAttention(0.6, 0.5), equicorrelated(4, 0.2)
     with nullcontext() if method == "clock" else FIXED_STEP():
         limit = integrate_sde(
-            block, v0, horizon=0.75, step=0.0025, samples=4000, seed=1, save_every=30, method=method
+            block, v0, horizon=0.75, step=0.0025, samples=4000, seed=1, radius=1e30, method=method
         )
-    stopped = np.isfinite(limit.stopping_time.values)
-    assert 0.04 < stopped.mean() < 0.25
-    norms = np.linalg.norm(limit.V.values, axis=(-2, -1))
-    least = limit.radius * (0.5 if method == "clock" else 1.0)
-    assert (norms[-1][stopped] >= least).all()
-    assert (norms[:, ~stopped] < limit.radius).all()
-    times = limit.time.values[:, None]
-    after = times >= limit.stopping_time.values
-    assert (np.where(after, norms, np.inf) >= least).all()
-    before = np.where(after, 0.0, norms)
-    assert (before < limit.radius).all()
-    np.testing.assert_array_equal(
-        np.where(after[-2], limit.V.values[-2].T, 0), np.where(after[-2], limit.V.values[-1].T, 0)
-    )
+    stopped = np.isfinite(limit.stopping_time.values).mean()
+    assert 0.04 < stopped < 0.25
+    assert np.isfinite(limit.V.values).all()
     network = simulate_chain(block, v0, width=100, depth=75, samples=4000, seed=1)
-    assert np.isfinite(network.stopping_time).mean() < 0.2 * stopped.mean()
-
-
-def test_sixty_four_tokens_are_the_hand_written_loop_too():
-    """To 1e-9 after two steps, which move V by more than 0.1."""
-    block, v0, run = ShapedAttention(0.5, 0.7), equicorrelated(64, 0.2), {"horizon": 0.1, "seed": 3}
-    v = final(integrate_sde(block, v0, step=0.05, samples=3, method="direct", **run))
-    known = list(euler_by_hand(block, v0, steps=2, samples=3, **run))[-1]
-    np.testing.assert_allclose(v, known, rtol=1e-9, atol=1e-10)
-    assert np.abs(v - v0).max() > 0.1
+    assert np.isfinite(network.stopping_time).mean() < 0.2 * stopped

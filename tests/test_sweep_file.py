@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import random
-import resource
 import shutil
 import sqlite3
-import sys
-import zlib
 
 import numpy as np
 import pytest
@@ -26,8 +21,6 @@ from shaped_attention.sweep.data import Drawn, digest_of, encode
 from shaped_attention.sweep.file import SweepFile
 from shaped_attention.sweep.specification import Unit
 from tests.sweep_examples import bits, small
-
-PAGE = 4096
 
 
 @pytest.fixture(scope="module")
@@ -132,73 +125,3 @@ def test_a_specification_of_a_stranger_is_refused_in_a_sentence(copy, text):
         with pytest.raises(SweepFileError, match="specification is not") as caught:
             reading(copy)
         assert "\n" not in str(caught.value)
-
-
-def test_nothing_that_a_stranger_names_is_imported(copy, tmp_path, monkeypatch):
-    """Every text of the file names a module that would leave a trace."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\ndef f(**k): return f\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    entries = json.loads(read_sweep(copy).to_json())
-    entries["fixed"] |= {"layer": "trap:f", "activation": "trap:f", "config": "trap:f"}
-    entries["axes"] = {"covariance": ["trap:f", "trap.py"]}
-    specify(copy, json.dumps(entries))
-    change(
-        copy,
-        ("UPDATE unit SET sampler = 'trap:f', cell = 'trap:f' WHERE rowid = 1",),
-        ("UPDATE code SET code = ?", '{"trap:f": "trap:f"}'),
-        ("INSERT INTO failure VALUES ('trap:f', 'trap:f', 0, 'trap:f')",),
-    )
-    before = sorted(tmp_path.iterdir())
-    open_sweep(copy)
-    assert sweep_status(copy).failures == [("trap:f", "trap:f", 0, "trap:f")]
-    with pytest.raises(ValueError, match="or a function that returns a layer"):
-        run_sweep(read_sweep(copy), copy, progress=False)
-    assert "trap" not in sys.modules
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_another_schema_is_refused(copy):
-    change(copy, ("CREATE TABLE more (a)",))
-    for use in (open_sweep, sweep_status, lambda path: run_sweep(small(), path)):
-        with pytest.raises(SweepFileError, match="tables are others"):
-            use(copy)
-
-
-def test_sizes_are_checked_before_anything_grows(whole, copy):
-    """Half a gigabyte in a row; samples without number; a Dataset beyond the limit."""
-    bomb = zlib.compress(bytes(2**29), 1)
-    write(copy, Unit("chain", "0", 0, 8), bomb)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert open_sweep(copy).attrs["damaged"] == 1
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB
-    entries = json.loads(read_sweep(copy).to_json())
-    specify(copy, json.dumps(entries | {"samples": 10**8, "block": 10**8}))
-    with pytest.raises(ValueError, match="max_bytes must be at least"):
-        open_sweep(copy)
-    with pytest.raises(ValueError, match="max_bytes must be at least"):
-        open_sweep(whole[0], max_bytes=1000)
-
-
-def test_other_files_are_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "text").write_text("a" * 200)
-    for name in ("pipe", "text", "none", ""):
-        for reading in (open_sweep, sweep_status):
-            with pytest.raises(SweepFileError, match=r"not (a|the) file"):
-                reading(tmp_path / name)
-
-
-def test_a_journal_that_a_kill_left_is_rolled_back_by_a_run(whole, copy, tmp_path):
-    """A reader cannot; what was committed is read after the run."""
-    with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as db:
-        db.execute("PRAGMA cache_size = 1")
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("UPDATE unit SET data = zeroblob(2000)")
-        other = tmp_path / "c.sweep"
-        shutil.copy(copy, other)
-        shutil.copy(f"{copy}-journal", f"{other}-journal")
-    with pytest.raises(SweepFileError, match="unfinished transaction"):
-        open_sweep(other)
-    run_sweep(read_sweep(whole[0]), other, progress=False)
-    assert bits(other) == bits(whole[0])

@@ -1,4 +1,4 @@
-"""A run loses nothing and mixes nothing: workers, extensions, kills, interrupts and full disks."""
+"""A run loses nothing and mixes nothing: workers, extensions, kills and interrupts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -102,29 +102,6 @@ def test_a_unit_that_kills_its_worker_is_found(tmp_path):
     assert sweep_status(path).failures == [("network", "0", 0, "its worker died every time")]
 
 
-def test_the_executor_of_a_caller_ends_the_run(tmp_path):
-    class Cancels(Executor):
-        left = 2
-
-        def submit(self, function):
-            self.left -= 1
-            future = Future()
-            if self.left < 0:
-                future.cancel()
-            else:
-                future.set_result(function())
-            return future
-
-    with pytest.raises(BrokenExecutor, match="another run continues"):
-        run_sweep(small(), tmp_path / "a", executor=Cancels(), progress=False)
-    assert len(bits(tmp_path / "a")) == 2
-    executor = ThreadPoolExecutor(1)
-    executor.shutdown()
-    with pytest.raises(BrokenExecutor, match="after shutdown"):
-        run_sweep(small(), tmp_path / "a", executor=executor, progress=False)
-    assert run_sweep(small(), tmp_path / "a", progress=False).finished == 12
-
-
 def test_no_unit_starts_after_the_time(tmp_path):
     report = run_sweep(slow(), tmp_path / "a", seconds=0.2, progress=False)
     assert 0 < report.finished < 10
@@ -179,15 +156,6 @@ def test_two_runs_do_not_mix(undisturbed, tmp_path):
     assert bits(path) == undisturbed["small"]
 
 
-def test_a_full_disk_is_a_sentence(tmp_path):
-    path, sweep = tmp_path / "a", small(samples=800, block=100)
-    started(try_to_run, sweep, path, 200_000).join()
-    assert "cannot be written" in Path(f"{path}.error").read_text()
-    assert run_sweep(sweep, path, progress=False).finished == 32
-    run_sweep(sweep, tmp_path / "b", progress=False)
-    assert bits(path) == bits(tmp_path / "b")
-
-
 def test_an_interrupt_ends_with_the_command_that_continues(tmp_path):
     toml, path = tmp_path / "grid.toml", tmp_path / "a.sweep"
     toml.write_text(
@@ -239,16 +207,3 @@ def test_a_file_is_continued_by_its_function(tmp_path):
     with pytest.raises(ValueError, match=r"layer must be tests"):
         run_sweep(path, path, layer=small, progress=False)
     assert run_sweep(path, path, layer=faulty, progress=False).finished == 2
-
-
-def test_arguments_are_checked(tmp_path):
-    for options, words in (
-        ({"workers": 0}, "workers must be an integer >= 1"),
-        ({"seconds": -1.0}, "seconds must be positive"),
-        ({"devices": ["cuda:0"]}, "cuda"),
-        ({"executor": 3}, "executor"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            run_sweep(small(), tmp_path / "a", **options)
-    with pytest.raises(SweepFileError, match="is not a file"):
-        run_sweep(small(), tmp_path, progress=False)

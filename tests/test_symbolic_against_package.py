@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sympy import Expr, Matrix, exp
 
 import shaped_attention as sa
 import symbolic as sy
 from symbolic.activations import GatedMLP, SmoothMLP
-from tests.refusals import refused
 
 SIGMOID = 1.0 / (1.0 + np.exp(-0.5))
 BEND = SIGMOID * (1.0 - SIGMOID)
@@ -94,66 +92,3 @@ def test_a_small_error_would_be_seen() -> None:
         np.testing.assert_allclose(
             drift(v), sa.drift(sa.ShapedAttention(gamma=0.6, tau0=0.7), v), rtol=1e-11, atol=1e-12
         )
-
-
-@pytest.mark.parametrize("v", [np.diag([0.0, 1.0, 1.0]), np.full((3, 3), 0.1 + 0.2)])
-def test_no_token_and_equal_tokens(v: np.ndarray) -> None:
-    """A correlation of 0/0, or of 1 up to rounding: the numbers of the package, without a NaN."""
-    values = {"gamma": 0.5, "tau_0": 1.0, "c_plus": 0.0, "c_minus": -1.0}
-    drift, _ = sy.derive([sy.ShapedAttention(), sy.ShapedMLP()], 3).to_numpy(**values)
-    layer = [sa.ShapedAttention(gamma=0.5), sa.ShapedMLP(gamma=0.5)]
-    np.testing.assert_allclose(drift(v), sa.drift(layer, v), atol=1e-14)
-
-
-def test_torch_functions_have_gradients() -> None:
-    drift, _ = sy.derive(sy.ShapedAttention(), 2).to_torch(gamma=0.6, tau_0=1.0)
-    v = torch.eye(2, dtype=torch.float64, requires_grad=True)
-    drift(v)[0, 0].backward()
-    assert v.grad is not None
-    assert float(v.grad[0, 0]) > 0
-
-
-test_functions_refuse_what_they_cannot_do = refused(
-    (
-        lambda: sy.derive(sy.ShapedAttention(), 2).to_numpy(gamma=0.5, tau_0=1.0, tau0=1.0),
-        r"parameters must be exactly \['gamma', 'tau_0'\]; got \['gamma', 'tau0', 'tau_0'\]",
-    ),
-    (
-        lambda: sy.derive(sy.ShapedAttention(), 2).to_torch(
-            gamma=torch.tensor(0.6, requires_grad=True), tau_0=1.0
-        ),
-        r"^gamma must be a number, because grad.*; got tensor\(0.6000",
-    ),
-    (
-        lambda: sy.derive(sy.ShapedMLP(), 2, at=Matrix.eye(2)).to_numpy(gamma=0.5),
-        "derived at one V are numbers",
-    ),
-    (
-        lambda: sy.derive(sy.ShapedAttention(), 2).to_numpy(gamma=0.5, tau_0=1.0)[0](np.eye(3)),
-        r"V must have shape \(..., 2, 2\); got \(3, 3\)",
-    ),
-    (
-        lambda: sy.derive(sy.ShapedAttention(), 2).to_numpy(gamma=0.5, tau_0=1.0)[0](
-            np.eye(2, dtype=int)
-        ),
-        "V must have floating-point entries; got int64",
-    ),
-)
-
-
-def test_a_user_s_own_function_of_v() -> None:
-    """A generator that is neither a root nor an arccos, on a batch."""
-
-    class Exponential(sy.Block):
-        def generators(self, v: Matrix) -> list[Expr]:
-            return [exp(v[0, 0])]
-
-        def recursion(self, algebra: sy.Algebra, order: int = 1) -> sy.Recursion:
-            growth = algebra[exp(algebra.v_expressions[0, 0])]
-            skip = sy.Series({0: algebra.v}, order) + sy.Series({1: algebra.v}, order) * growth
-            return sy.Recursion(skip, sy.Series({}, order))
-
-    drift, diffusion = sy.derive(Exponential(), 1).to_numpy()
-    v = np.array([0.5, 2.0])[:, None, None]
-    np.testing.assert_allclose(drift(v), v * np.exp(v))
-    np.testing.assert_allclose(diffusion(v), 0.0)

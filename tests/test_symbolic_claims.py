@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +9,12 @@ import pytest
 
 from symbolic.claims import ledger
 from symbolic.claims.ledger import (
-    SOURCES,
-    Claim,
-    Document,
-    Entry,
-    Passage,
     Verdict,
     claims,
     judge,
     notes,
     problems,
-    problems_with_documents,
-    select,
 )
-from symbolic.claims.text import as_latex, as_text, summary
-from tests.refusals import refused
 
 
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.key)
@@ -51,26 +40,6 @@ def test_the_ledger_is_well_formed() -> None:
             assert f"def {name}(" in source, claim.key
 
 
-@pytest.mark.parametrize(
-    ("name", "keys", "message"),
-    [
-        ("002", ["svd-terms-orthogonal"], "svd_terms_orthogonal is the key of 2 claims"),
-        ("001", ["new"], "new has no check"),
-        ("004", None, "no claim has the check "),
-    ],
-)
-def test_a_table_without_its_checks_is_refused(
-    monkeypatch: pytest.MonkeyPatch, name: str, keys: list[str] | None, message: str
-) -> None:
-    """A table gets more keys, or loses all of them."""
-    right = ledger._table
-    more = {key: {"claim": "", "verdict": "proven"} for key in keys or ()}
-    changed = {**right(name), **more} if keys else {}
-    monkeypatch.setattr(ledger, "_table", lambda file: changed if file == name else right(file))
-    with pytest.raises(ValueError, match=message):
-        ledger.claims.__wrapped__()
-
-
 def test_verdicts_follow_from_facts() -> None:
     assert ledger.proven(True, True).verdict is Verdict.PROVEN
     assert ledger.proven(True, False).verdict is Verdict.FALSE
@@ -87,88 +56,5 @@ def test_verdicts_follow_from_facts() -> None:
         ledger.proven()
 
 
-def test_claims_in_print() -> None:
-    false = next(judge(claim) for claim in claims() if claim.key == "relu-nu-printed")
-    imprecise = next(judge(claim) for claim in claims() if claim.key == "courant-fischer-svd")
-    changed = Entry(replace(false.claim, expected=Verdict.PROVEN), false.finding)
-    assert as_text(false).startswith("FALSE  relu-nu-printed\n")
-    assert "instead Both signs are wrong" in as_text(false)
-    assert "VERDICT CHANGED: proven is on record" in as_text(changed)
-    assert "VERDICTS CHANGED: relu-nu-printed" in summary([changed])
-    assert summary([false]) == "1 claim: 1 false; no verdict has changed"
-    text = summary([false, imprecise])
-    assert text.startswith("2 claims: 1 imprecise, 1 false; ")
-    assert text.endswith("\n1 of these are statements of the notes: 1 imprecise")
-    assert r"\textbf{changed}" in as_latex([false, changed])
-
-
-def test_claims_are_selected_by_source_and_line() -> None:
-    assert {claim for source in SOURCES for claim in select(source)} == set(claims())
-    assert [claim.key for claim in select("003:95")] == ["svd-terms-orthogonal"]
-    assert select("3:95") == select("003:95")
-    assert select("4:96-104") == select("004:100")
-    assert set(select("004:360-361")) == {*select("004:360"), *select("004:361")}
-    assert select("003:1-95") == select("003")
-
-
-test_no_such_source = refused(
-    ("005", "source must be one of 000, "),
-    ("exact-laws:3", "source must be one of 000, "),
-    ("003:96", "source must name lines from 1 to 95 of 003; got '003:96'"),
-    ("4:9-8", "source must name lines from 1 to .* of 004; got '4:9-8'"),
-    by=select,
-)
-
-
-# The lines of the notes.
-
-
 def test_every_line_of_the_notes_is_in_one_row_and_every_statement_has_its_claim() -> None:
     assert problems(notes()) == []
-
-
-TEXT = "# Title\n\nOne is $1 = 1$.\nTwo is\n$2 = 3$,\n\nas everybody knows.\n"
-CLAIM = Claim(
-    key="two",
-    source="900",
-    statement="Two is three.",
-    expected=Verdict.NOT_JUDGED,
-    check=None,
-    passages=(Passage.at("900:4-5", "2=3"),),
-)
-
-
-@pytest.fixture
-def numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[dict[Passage, str], Path]:
-    """What is on the lines of a document of seven lines that state nothing, and its folder."""
-    silent = {Passage("900", 1, 1): "title", Passage("900", 3, 3): "definition of one"}
-    silent |= {Passage("900", 7, 7): "rhetoric"}
-    whole = hashlib.sha256(TEXT.encode()).hexdigest()
-    document = Document("900", "Numbers", 7, frozenset({2, 6}), whole, silent)
-    monkeypatch.setattr(ledger, "DOCUMENTS", {"900": document})
-    (tmp_path / "900_numbers.txt").write_text(TEXT, encoding="utf-8")
-    return silent, tmp_path
-
-
-def test_what_is_incomplete_is_seen(numbers: tuple[dict[Passage, str], Path]) -> None:
-    """A claim, a line of its passage or of those that state nothing is missing or there twice."""
-    silent, _ = numbers
-    assert problems([CLAIM]) == []
-    assert problems([]) == ["900:4: in 0 passages", "900:5: in 0 passages"]
-    elsewhere = replace(CLAIM, passages=(Passage.at("900:4"), Passage.at("900:7")))
-    assert problems([elsewhere]) == ["900:5: in 0 passages", "900:7: in 2 passages"]
-    silent.popitem()
-    assert problems([CLAIM]) == ["900:7: in 0 passages"]
-
-
-def test_another_text_is_seen(numbers: tuple[dict[Passage, str], Path]) -> None:
-    """A formula is not printed, and a document was edited."""
-    _, folder = numbers
-    assert problems_with_documents([CLAIM], folder) == []
-    misquoted = replace(CLAIM, passages=(Passage.at("900:4-5", "2=2"),))
-    assert problems_with_documents([misquoted], folder) == ["two: 2=2 is not printed at 900:4-5"]
-    (folder / "900_numbers.txt").write_text(TEXT.replace("One", "Uno"), encoding="utf-8")
-    found = problems_with_documents([CLAIM], folder)
-    assert found == ["900: 900_numbers.txt is another document"]
-    with pytest.raises(FileNotFoundError, match="has no file whose name begins with 900"):
-        problems_with_documents([CLAIM], folder / "nowhere")

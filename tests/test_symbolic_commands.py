@@ -74,30 +74,10 @@ def test_the_printed_terms_add_up_to_the_coefficients(
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ("attention --tokens 2", "b[0,0] = gamma**2/(16*tau_0**2) * V[0,0]*(V[0,0] - 2*V[0,1]"),
-        ("transformer --tokens 2 --output-projection", "proven: 13 entries"),
-        ("attention --tokens 2 --heads 2 --biases", "s_Q"),
-        ("attention --tokens 2 --correction", "b1[0,0] = -gamma**2/(32*tau"),
-        ("attention --tokens 6 --points 1", "true at 1 random rational V"),
-    ],
-)
-def test_options_of_derive(options: str, expected: str) -> None:
-    status, text = run("derive", "--block", *options.split())
-    assert status == 0, text
-    assert expected in text
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         ("attention --tokens 6", "tokens must be at most 5"),
-        ("attention --tokens 2 --mask banded", "'banded' is not one of 'full', 'causal'"),
         ("attention --tokens 2 --no-centring", "no limit: the mean of"),
-        ("transformer --tokens 2 --correction", "for a single block"),
-        ("attention --tokens 2 --points 1 --latex", "points: with"),
-        ("attention --tokens 2 --points 1 --temperature-power 1", "no closed form to compare"),
         ("mlp --tokens 2 --heads 2", "no effect with --block mlp"),
     ],
 )
@@ -124,17 +104,12 @@ def test_a_disproof_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
 # expand
 
 
-def test_terms_and_matrices_of_the_expansion() -> None:
+def test_terms_of_the_expansion() -> None:
     status, text = run("expand", "--order", "2", "--tokens", "2")
     assert status == 0
-    assert "degree 1, order n^-(1/2): (x - mu[1])/m" in text
-    assert "(noise of order 1/sqrt n); mean of order 1/n (drift)" in text
     assert "  row 0: G[0,0]/(4*tau_0) - G[0,1]/(4*tau_0), " in text
     assert "a limit exists" in text
-    text = run("expand", "--order", "1", "--no-centring")[1]
-    assert "kills the limit; the centring removes it" in text
-    assert "no limit: the mean" in text
-    assert run("expand", "--order", "-1")[0] == 2
+    assert "no limit: the mean" in run("expand", "--order", "1", "--no-centring")[1]
 
 
 # claims
@@ -154,21 +129,7 @@ def test_claims_by_key_source_and_verdict() -> None:
     assert all(head.startswith("FALSE  ") for head in heads[:-1])
     nothing = "003:1 states nothing: heading\n003:2 is blank\n"
     assert run("claims", "--source", "003:1-2") == (0, nothing)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "--only nothing",
-        "--source 005",
-        "--verdict wrong",
-        f"--notes {ROOT}",
-        "--coverage --latex",
-        f"--coverage --notes {ROOT}",
-    ],
-)
-def test_bad_options_of_claims_exit_with_two(options: str) -> None:
-    assert run("claims", *options.split())[0] == 2
+    assert run("claims", "--source", "005")[0] == 2
 
 
 def test_a_changed_verdict_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:

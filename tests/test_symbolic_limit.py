@@ -12,7 +12,7 @@ import symbolic as sy
 from benchmarks.derivation import plain_derivation
 from symbolic import proof as proof_module
 from symbolic.algebra import Algebra, Pair, Poly
-from symbolic.claims import architectures
+from symbolic.claims import architectures, norms
 from symbolic.claims.proportional_limit import ExplicitHeads
 from symbolic.names import GAMMA, TAU
 from symbolic.proof import expected
@@ -66,11 +66,6 @@ def test_attention_is_the_closed_form(options: dict[str, Any]) -> None:
     assert sy.prove(sy.ShapedAttention(**options), tokens=3).holds
 
 
-@pytest.mark.parametrize(("tokens", "mask"), [(1, None), (2, None), (4, None), (4, "causal")])
-def test_attention_is_the_closed_form_for_other_sizes(tokens: int, mask: str | None) -> None:
-    assert sy.prove(sy.ShapedAttention(mask=mask), tokens).holds
-
-
 @pytest.mark.parametrize("tokens", [1, 2, 3, 4])
 def test_the_mlp_is_the_closed_form(tokens: int) -> None:
     assert sy.prove(sy.ShapedMLP(), tokens).holds
@@ -107,15 +102,6 @@ def test_heads_written_out(heads: int, projection: bool) -> None:
         assert forms is not None
         assert (limit.drift_polynomials - forms[0]).is_zero_matrix
         assert (limit.diffusion_polynomials - forms[1]).is_zero_matrix == (count == heads)
-
-
-def test_drifts_and_diffusions_of_a_layer_add() -> None:
-    layer = [sy.ShapedAttention(heads=2), sy.ShapedMLP(gamma="gamma_2")]
-    assert sy.prove(layer, tokens=3).holds
-    total = sy.derive(layer, 2)
-    parts = [sy.derive(block, 2) for block in layer]
-    assert (total.drift - parts[0].drift - parts[1].drift).expand() == Matrix.zeros(2, 2)
-    assert (total.diffusion - parts[0].diffusion - parts[1].diffusion).expand() == Matrix.zeros(3)
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -155,16 +141,6 @@ def test_a_block_of_a_user() -> None:
     assert sy.prove(LinearAttention(), 2).holds is None
 
 
-def test_a_limit_without_noise() -> None:
-    """Skip weight 1 and no identity: the branch is of order 1/n, so only a drift is left."""
-    limit = sy.derive(LinearAttention(identity=False, unit_skip=True), 2)
-    assert limit.diffusion == Matrix.zeros(3, 3)
-    v = limit.algebra.v_expressions
-    assert (limit.drift - GAMMA**2 * INVERSE_TAU**2 * (v * v).trace() * v).expand() == Matrix.zeros(
-        2, 2
-    )
-
-
 def test_a_mask_is_a_centre_with_zeros() -> None:
     """The two ways to write a causal mask have one limit, and another centre has another."""
     rows = [[1, 0, 0], [Rational(1, 2), Rational(1, 2), 0], [Rational(1, 3)] * 3]
@@ -185,3 +161,10 @@ def test_rotations_without_an_angle_change_nothing() -> None:
     for cosine, sine in ((1, 0), (0, 1)):
         turned = difference.subs(dict(zip(names, (cosine, sine, 1), strict=True)))
         assert (turned.expand() == Matrix.zeros(2, 2)) == (sine == 0)
+
+
+def test_lengths_do_not_matter_if_no_skip_keeps_them() -> None:
+    """At lambda = 0 every layer forgets the lengths, so Pre-RMS is Post-RMS; at 1/2 it is not."""
+    given = norms.correction_given_lengths()
+    assert given.subs(norms.KEPT, 0) == 0
+    assert given.subs(norms.KEPT, Rational(1, 2)) != 0

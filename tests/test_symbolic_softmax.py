@@ -11,7 +11,6 @@ from sympy import Integer, Poly, Rational, Symbol, diff, exp, factorial, simplif
 
 import symbolic as sy
 from symbolic.softmax import PROBABILITIES, softmax_series
-from tests.refusals import refused
 
 
 @pytest.mark.parametrize(("order", "tokens"), [(1, 2), (2, 3), (3, 3), (4, 5)])
@@ -110,37 +109,3 @@ def test_the_series_starts_from_a_centre() -> None:
     exact = softmax(epsilon * x + bias)
     assert np.abs(summed(list(softmax(bias))) - exact).max() < 1e-7
     assert np.abs(summed(None) - exact).max() > 1e-2
-
-
-def test_orders_and_roles() -> None:
-    shaped = sy.term_orders(3)
-    assert [term.power for term in shaped] == [0, Rational(1, 2), 1, Rational(3, 2)]
-    assert [term.mean_vanishes for term in shaped] == [True, True, False, True]
-    noise = "covariance of order 1/n (noise of order 1/sqrt n)"
-    drift = "mean of order 1/n (drift)"
-    assert shaped[1].role == f"{noise}; {drift}"
-    assert shaped[2].role == drift
-    for term in (
-        sy.term_orders(0, centring=False)[0],
-        sy.term_orders(0, identity=False)[0],
-        sy.term_orders(1, temperature_power=0)[1],
-    ):
-        assert "kills the limit" in term.role
-    colder = sy.term_orders(4, temperature_power="1/4")
-    assert colder[1].role.count("order n^(-1/2): kills the limit") == 2
-    assert colder[3].role == f"{noise}; {drift}"
-    assert "absent" in sy.term_orders(2, identity=False)[2].role
-
-
-test_bad_arguments = refused(
-    (lambda: sy.derivative_tensor(-1, 2), "order must be an integer >= 0; got -1"),
-    (lambda: sy.derivative_tensor(1, 0), "tokens must be an integer >= 1; got 0"),
-    (lambda: sy.expand_attention(2, mask=[[1, 0]]), r"mask must have shape \(2, 2\); got \(1, 2\)"),
-    (lambda: sy.expand_attention(2, mask=[[1, 0], [0, 0]]), "row 1 is empty"),
-    (lambda: sy.expand_attention(2, mask=[[1, 2], [0, 1]]), "mask must have boolean entries"),
-    (
-        lambda: sy.term_orders(temperature_power="1/0"),
-        "temperature_power must be 0 or a rational number >= 1/16; got '1/0'",
-    ),
-    (lambda: sy.derivative_at_zero(0, 5, tokens=3), r"index must be an integer in \[0, 3\); got 5"),
-)

@@ -1,20 +1,22 @@
-"""Bits of runs of many tokens do not depend on the threads of the libraries."""
+"""Bits do not depend on threads, of the libraries or of the caller; a child of a fork runs too."""
 
 from __future__ import annotations
 
-import threading
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import shaped_attention as sa
-from shaped_attention.numerics.threads import (
-    one_thread,
-)
 from shaped_attention.sphere import SphereAttention, sphere_flow, uniform_start
 from tests.laws import threads
 
@@ -47,37 +49,6 @@ def test_one_and_two_threads_give_the_same_bits(run, tokens):
             found.append(RUNS[run](v0, tokens)["V"].values)
     assert np.array_equal(*found)
     assert np.isfinite(found[0]).all()
-
-
-def test_the_restriction_ends_with_the_last_worker():
-    """One that began first ends first; afterwards the libraries have the threads of before."""
-    first, second, both = threading.Event(), threading.Event(), threading.Event()
-
-    def of_blas():
-        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-
-    def begin():
-        with one_thread():
-            first.set()
-            second.wait(10)
-
-    def end():
-        first.wait(10)
-        with one_thread():
-            second.set()
-            both.wait(10)
-
-    with threadpool_limits(2):
-        before = of_blas()
-        workers = [threading.Thread(target=work, daemon=True) for work in (begin, end)]
-        for worker in workers:
-            worker.start()
-        workers[0].join()
-        assert set(of_blas()) == {1}
-        both.set()
-        workers[1].join()
-        assert of_blas() == before
-    assert max(before) > 1
 
 
 SMALL = {"samples": 2, "progress": False}
@@ -117,3 +88,64 @@ def test_small_products_have_one_thread_and_the_setting_returns(name, fail):
             PRODUCTS[name]()
         assert watched.seen == {1}
         assert torch.get_num_threads() == 3
+
+
+V0 = sa.equicorrelated(3, 0.2)
+BOTH = [sa.ShapedAttention(0.5, 0.7), sa.ShapedMLP(0.4)]
+CALLED: dict[str, Any] = {
+    "chain": partial(sa.simulate_chain, BOTH, V0, width=40, depth=3, samples=9),
+    "float32": partial(sa.simulate_chain, BOTH, V0, width=40, depth=3, samples=9, dtype="float32"),
+    "sde": partial(sa.integrate_sde, BOTH, V0, horizon=0.1, step=0.05, samples=9),
+    "network": partial(sa.simulate_network, BOTH, V0, width=16, depth=3, samples=9),
+    "large": partial(
+        sa.simulate_chain, BOTH, sa.equicorrelated(97, 0.2), width=200, depth=1, samples=2
+    ),
+}
+
+
+def test_threads_of_the_caller_change_nothing() -> None:
+    """They compile at once, and share what is compiled."""
+    expected = {name: run(progress=False).V.values for name, run in CALLED.items()}
+    fresh = sa.ShapedAttention(0.123, 0.7)
+    with ThreadPoolExecutor(8) as pool:
+        futures = {
+            (name, k): pool.submit(run, progress=False)
+            for name, run in CALLED.items() for k in range(2)
+        }  # fmt: skip
+        same = [
+            pool.submit(sa.simulate_chain, fresh, V0, width=40, depth=3, samples=9, progress=False)
+            for _ in range(4)
+        ]
+        for (name, _), future in futures.items():
+            np.testing.assert_array_equal(future.result().V.values, expected[name])
+        for other in same:
+            np.testing.assert_array_equal(other.result().V, same[0].result().V)
+
+
+FORKED = """
+import os, sys
+import shaped_attention as sa
+run = {"width": 16, "depth": 2, "samples": 4, "progress": False}
+v0 = sa.equicorrelated(3, 0.2)
+layer = sa.ShapedAttention(0.5, 0.7)
+def all_of_it():
+    sa.simulate_chain(layer, v0, **run)
+    sa.simulate_network(layer, v0, **run)
+    sa.gradient_norms(layer, v0, **run)
+all_of_it()
+child = os.fork()
+if child == 0:
+    all_of_it()
+    sa.simulate_chain(sa.ShapedMLP(0.3), v0, **run)
+    os._exit(7)
+_, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_process_runs_what_its_parent_ran() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], timeout=300, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 7, done.stderr
