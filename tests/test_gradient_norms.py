@@ -221,7 +221,7 @@ test_bad_input = refused(
     ((BLOCK, {"loss": "cross-entropy:1"}), "loss must be 'readout', 'quadratic', 'cross-entropy:K"),
     ((BLOCK, {"loss": lambda f: 1.0}), r"loss must be a tensor \(2,\) computed in torch"),
     ((BLOCK, {"memory": 1000}), "fewer tokens, layers or hidden units need less"),
-    ((MODEL, {}), r"got a Model: pass its layer, model\.layer"),
+    ((MODEL, {}), "must be a block .*; got a Model"),
     by=lambda x: sa.gradient_norms(x[0], TWO_EQUAL, width=10, depth=1, samples=2, **x[1]),
 )
 
