@@ -6,7 +6,6 @@ from typing import Any
 
 from shaped_attention.numerics.primitives import (
     exp,
-    leaky,
     row_sums,
     sqrt,
 )
@@ -27,24 +26,6 @@ def bump(x: Any) -> Any:
     return exp(-0.5 * (x * x))
 
 
-def linear(x: Any) -> Any:
-    """The identity, as a matrix of its own."""
-    return 1.0 * x
-
-
-def kink(x: Any) -> Any:
-    """A slope that jumps at 0."""
-    return leaky(x, 1.0, 0.5)
-
-
-def hidden_kink(x: Any) -> Any:
-    """A third derivative that jumps at 0: x + |x|^3."""
-    return x + x * x * leaky(x, 1.0, -1.0)
-
-
 def across(x: Any) -> Any:
     """A function of a whole row."""
     return x * row_sums(x)
-
-
-NOT_A_FUNCTION = 3.0

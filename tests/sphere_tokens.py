@@ -35,18 +35,6 @@ def many_token_cosine(times, start):
     return 1.0 / (1.0 + (1.0 / start - 1.0) * np.exp(-2.0 * np.asarray(times)))
 
 
-def angle_field(attention, angles):
-    """Return da_i/dt = -+sum_j w_ij sin(a_i - a_j) of tokens at angles (..., N), for d = 2."""
-    apart = angles[..., :, None] - angles[..., None, :]
-    speed = -(attention.weights(torch.cos(apart)) * torch.sin(apart)).sum(-1)
-    return -speed if attention.repulsion else speed
-
-
-def dirac_energy(beta):
-    """Return the energy of one cluster, the largest of all laws for beta >= 0."""
-    return 0.5 if beta == 0.0 else math.exp(beta) / (2.0 * beta)
-
-
 def uniform_energy(beta, dimension):
     """Return the energy of the uniform law on S^{d-1}, the smallest of all laws for beta > 0."""
     # Gamma(b) z^{1 - b} I_{b - 1}(2 z) = 0F1(; b; z^2).

@@ -135,40 +135,27 @@ MEMBERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "tokens", "width"),
-    [(name, 3, 16) for name in MEMBERS]
-    + [(name, 4, 4) for name in ("shaped tanh", "GELU", "half")],
-)
-def test_the_chain_has_the_law_of_networks(name: str, tokens: int, width: int) -> None:
-    """Wrong twins have another function or number of hidden units."""
-    check_the_chain(*MEMBERS[name], tokens, width)
+@pytest.mark.parametrize("name", MEMBERS)
+def test_the_chain_has_the_law_of_networks(name: str) -> None:
+    """Wrong twins have another function."""
+    check_the_chain(*MEMBERS[name])
 
 
-def check_the_chain(right: Any, wrong: Any, tokens: int, width: int) -> None:
-    """KS on every observable at level 10^-3 (Bonferroni), 3,000 networks of 8 layers.
+def check_the_chain(right: Any, wrong: Any) -> None:
+    """KS on every observable at level 10^-3 (Bonferroni), 3,000 networks of 8 layers, n = 16.
 
-    The same test rejects the wrong twin at n = 16.
+    The same test rejects the wrong twin.
     """
-    run: dict[str, Any] = {"width": width, "depth": 8, "progress": False}
-    v0 = sa.equicorrelated(tokens, 0.2, 1.5)
+    run: dict[str, Any] = {"width": 16, "depth": 8, "progress": False}
+    v0 = V0
     network = sa.simulate_network(right, v0, samples=3000, seed=1, **run)
     assert same_law(network, sa.simulate_chain(right, v0, samples=30_000, seed=2, **run))
-    if width == 16:
-        assert not same_law(network, sa.simulate_chain(wrong, v0, samples=30_000, seed=2, **run))
+    assert not same_law(network, sa.simulate_chain(wrong, v0, samples=30_000, seed=2, **run))
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        sa.ShapedMLP(0.8, activation="gelu", scale=0.8),
-        sa.ShapedMLP(0.8, activation="tanh", scale=0.8),
-        sa.ShapedMLP(0.8, activation="silu", gated=True, scale=0.6, gate_bias=1.0),
-    ],
-    ids=["gelu", "tanh", "gated"],
-)
-def test_the_chain_approaches_the_sde(block: sa.ShapedMLP) -> None:
+def test_the_chain_approaches_the_sde() -> None:
     """KS at n = 256, t = 1/4, 4,000 chains; the SDE without the drift is rejected."""
+    block = sa.ShapedMLP(0.8, activation="silu", gated=True, scale=0.6, gate_bias=1.0)
     v0 = sa.equicorrelated(2, 0.2, 0.7)
     chain = sa.simulate_chain(block, v0, width=256, depth=64, samples=4000, seed=1, progress=False)
     run: dict[str, Any] = {"horizon": 0.25, "samples": 20_000, "seed": 2, "progress": False}
@@ -177,24 +164,18 @@ def test_the_chain_approaches_the_sde(block: sa.ShapedMLP) -> None:
     assert not same_law(chain, sa.integrate_sde(linear, v0, step=1 / 256, **run))
 
 
-def of_one_token(name: str, gamma: float, a: float) -> tuple[float, float]:
-    """Return kappa and k of dV = kappa (V^2 - V) dt + sqrt(2 k) V dB."""
-    curvature = {"gelu": 0.75 * 8.0 / math.pi, "silu": 0.75, "tanh": -2.0}[name]
-    return (gamma / a) ** 2 * curvature, 2.0 * gamma**2
-
-
-@pytest.mark.parametrize(("name", "start"), [("gelu", 1.0), ("silu", 2.0)])
-def test_one_token_explodes_with_its_exact_probability(name: str, start: float) -> None:
+def test_one_token_explodes_with_its_exact_probability() -> None:
     """P = P(Gamma(1 + kappa / k) <= kappa V_0 / k), within 4 standard errors of 10,000 paths.
 
     Y = 1 / V has dY = (-kappa + (kappa + 2 k) Y) dt - sqrt(2 k) Y dB, so that V explodes when the
     integral of exp(sqrt(2 k) B - (kappa + k) s) reaches 1 / (kappa V_0). Its total is 1 / (k Gamma)
     (Dufresne 1990). Half of kappa gives a probability that is 10 standard errors away.
     """
-    gamma, a, samples = 0.7, 0.9, 10_000
-    kappa, k = of_one_token(name, gamma, a)
+    gamma, a, samples, start = 0.7, 0.9, 10_000, 1.0
+    # dV = kappa (V^2 - V) dt + sqrt(2 k) V dB.
+    kappa, k = (gamma / a) ** 2 * 0.75 * 8.0 / math.pi, 2.0 * gamma**2
     run = sa.integrate_sde(
-        sa.ShapedMLP(gamma, activation=name, scale=a), [[start]], horizon=8.0, step=0.02,
+        sa.ShapedMLP(gamma, activation="gelu", scale=a), [[start]], horizon=8.0, step=0.02,
         samples=samples, seed=4, radius=1e6, times=[8.0], progress=False,
     )  # fmt: skip
     found = float(np.isfinite(run["stopping_time"]).mean())
@@ -236,13 +217,9 @@ def test_all_executors_agree(name: str, v0: Array, monkeypatch: pytest.MonkeyPat
 
 test_what_does_not_fit_is_refused_in_a_sentence = refused(
     ({"activation": "gelo"}, r"activation must be one of relu, .*\(did you mean 'gelu'\?\)"),
-    ({"activation": "no.such:f"}, "must be a function of a matrix .*; got 'no.such:f' .*No mod"),
     ({"activation": f"{USER}:across"}, "it uses row_sums"),
-    ({"activation": f"{USER}:hidden_kink", "scale": 1.0}, "a function that is smooth at 0"),
     ({"activation": f"{USER}:bump", "scale": 1.0}, r"phi'\(0\) != 0"),
     ({"activation": "gelu", "c_minus": -2.0}, "must be the default unless activation='relu'"),
-    ({"activation": "gelu", "scale": 0.0}, r"scale must be in \[0.01, 10000\]; got 0.0"),
-    ({"activation": "silu", "gate_bias": 1.0}, "gate_bias must be 0 unless gated"),
     (
         {"activation": "silu", "scale": 1.0, "gated": True},
         "gate_bias must be a number at which silu is not 0, .* its value there; got 0.0",

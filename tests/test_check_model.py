@@ -37,29 +37,11 @@ LLAMA = {
     "num_key_value_heads": 2, "vocab_size": 300, "tie_word_embeddings": True,
 }  # fmt: skip
 PHI3 = LLAMA | {"pad_token_id": 0, "tie_word_embeddings": False}
-MITCHELL = "olmo-mitchell"
 
 
 def library(family: str, seed: int = 0, **fields: Any) -> Any:
     """A model that the library makes."""
     return made(transformers.AutoConfig.for_model(family, **{**LLAMA, **fields}), seed)
-
-
-def cut_normal(weight: Any, std: float, at: float = 3.0) -> None:
-    nn.init.trunc_normal_(weight, std=std, a=-at * std, b=at * std)
-
-
-def mitchell(seed: int = 0) -> Any:
-    """A Llama with the truncated initialisation of OLMo."""
-    model = library("llama", seed, tie_word_embeddings=False)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        for name, weight in model.named_parameters():
-            if weight.ndim == 2:
-                last = name.split(".")[-2] in ("o_proj", "down_proj")
-                fan = 2 * weight.shape[1] * (int(name.split(".")[2]) + 1) if last else 64
-                cut_normal(weight, fan**-0.5)
-    return model
 
 
 def check(module: Any, *arguments: Any, **options: Any) -> ModelCheck:
@@ -189,10 +171,9 @@ def test_a_module_that_computes_something_else_is_suspect() -> None:
     assert "transformer.h.0.mlp.c_fc.weight is" in found.suspects[0].what
 
 
-@pytest.mark.parametrize("layers", [2, 4])
-def test_another_number_of_layers_is_one_suspect(layers: int) -> None:
-    found = check(build(), replace(build().config, n_layer=layers))
-    said = f"the module has 3 layers; the configuration says {layers}"
+def test_another_number_of_layers_is_one_suspect() -> None:
+    found = check(build(), replace(build().config, n_layer=4))
+    said = "the module has 3 layers; the configuration says 4"
     assert [x.what for x in found.suspects if "layers" in x.what] == [said]
     assert not any("no such parameter" in x.what for x in found.suspects)
     assert not found.effects
@@ -222,7 +203,6 @@ def flagged(models: int, first: int = 0) -> list[str]:
 def test_correct_models_pass() -> None:
     assert flagged(2) == []
     assert check(made(reality.config_of("modernbert", 0.02), 1)).ok
-    assert check(mitchell(), None, MITCHELL).ok
     assert check(build()).ok
     assert check(llama(), PARAMS, DEPTH).ok
 

@@ -183,15 +183,6 @@ def test_fractions_of_equal_laws_are_resolved_at_their_level() -> None:
         assert law @ rejected @ other > 0.8
 
 
-def test_horizons_may_differ() -> None:
-    """Equal laws, one followed further: its later stops must not count as a difference."""
-    long = made(1, 1000, times=(0.0, 0.5, 1.0), stopped=0.5)
-    short = made(2, 1000, times=(0.0, 0.5), stopped=0.25)
-    table = quick(long, short)
-    assert table.attrs["time"] == 0.5
-    assert not bool(table["resolved"].sel(observable="stopping time"))
-
-
 def test_rounding_is_not_a_difference_of_laws() -> None:
     """The same paths in single precision, with a repeated token so that V is singular."""
     double = made(1, 400)
@@ -214,10 +205,9 @@ def test_any_token_can_be_asked_for_by_name() -> None:
     assert table["observable"].to_numpy().tolist() == names
 
 
-@pytest.mark.parametrize(("tokens", "samples"), [(1, 8), (8, 50)])
-def test_format_is_readable(tokens: int, samples: int) -> None:
+def test_format_is_readable() -> None:
     """It has the numbers of the table, the verdict, and of many correlations the farthest."""
-    table = quick(made(1, samples, tokens), made(2, samples, tokens, scale=1e4, stopped=0.2))
+    table = quick(made(1, 50, 8), made(2, 50, 8, scale=1e4, stopped=0.2))
     lines = format_comparison(table).splitlines()
     assert max(map(len, lines)) <= 110
     assert len(lines) < 45
@@ -228,20 +218,16 @@ def test_format_is_readable(tokens: int, samples: int) -> None:
     ks, low, high = (float(row[k]) for k in ("ks", "ks_low", "ks_high"))
     assert f" {ks:.3f} [{low:.3f},{high:.3f}]" in line
     assert line.endswith("*") == bool(row["resolved"])
-    if tokens == 8:
-        shown = [line.split()[0] for line in lines if line.startswith("rho[")]
-        pairs = table.isel(observable=table["observable"].str.startswith("rho"))
-        hidden = pairs.drop_sel(observable=shown)
-        assert len(shown) == 8
-        assert float(pairs.sel(observable=shown)["ks"].min()) >= float(hidden["ks"].max())
-        assert "and 20 more rho: KS at most" in text
+    shown = [line.split()[0] for line in lines if line.startswith("rho[")]
+    pairs = table.isel(observable=table["observable"].str.startswith("rho"))
+    assert len(shown) == 8
+    rest = pairs.drop_sel(observable=shown)
+    assert float(pairs.sel(observable=shown)["ks"].min()) >= float(rest["ks"].max())
 
 
 test_refused_settings = refused(
     ({"confidence": 1.0}, r"confidence must be in \(0, 1\); got 1.0"),
-    ({"permutations": 98}, "permutations must be an integer >= 99; got 98"),
     ({"observables": "log det v"}, r"observables must be one of .*\(did you mean 'log det V'\?\)$"),
-    ({"observables": []}, r"observables must be some of .*; got \[\]"),
     ({"time": 0.6}, r"time must be one of those saved in .*\[0, 0\.5, 0\.75\]; got 0\.6"),
     by=lambda options: quick(made(1, 10), made(2, 10), **options),
 )
@@ -249,7 +235,6 @@ test_refused_settings = refused(
 
 test_refused_results = refused(
     (lambda: compare(made(1, 10), made(2, 10, 4)), "the same number of tokens; got 3 and 4"),
-    (lambda: compare(made(1, 10), made(2, 7)), "second must have at least 8 samples; got 7"),
     (
         lambda: compare(made(1, 10), made(2, 10, times=(0.1, 0.2))),
         r"no time in common; they have \[0, 0\.5, 0\.75\] and",

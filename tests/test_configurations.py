@@ -72,10 +72,6 @@ OLD_AND_NEW = [
           SLIDING: {"rope_type": "default", "rope_theta": 100.0}}}),
     ("qwen2", {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 3},
      {"use_sliding_window": True, "sliding_window": 3, "layer_types": [FULL] + [SLIDING] * 3}),
-    ("smollm3", {"no_rope_layer_interval": 2}, {"no_rope_layers": [1, 0, 1, 0]}),
-    ("gpt_neox", NO_RMS | {"rotary_pct": 0.5, "rotary_emb_base": 500},
-     NO_RMS | {"rope_parameters": {"rope_type": "default", "rope_theta": 500,
-                                   "partial_rotary_factor": 0.5}}),
     ("modernbert",
      NO_RMS | {"global_rope_theta": 5000.0, "local_rope_theta": 100.0,
                "global_attn_every_n_layers": 2},
@@ -179,7 +175,6 @@ def test_masks_and_rotations_of_the_layers():
 
 
 test_what_is_no_configuration = refused(
-    ({"model_type": "paligemma", "text_config": LLAMA}, "its text_config may be covered: pass"),
     (3, "config must be a configuration with to_dict, .*; got 3"),
     ("Llama-3.1-70B", r"choose one of bert-large, .*\(did you mean 'llama-3\.1-70b'\?\)"),
     by=sa.model_from_config,
@@ -196,11 +191,3 @@ def test_files_that_are_missing_or_invalid(tmp_path):
         file.write_text(content)
         with pytest.raises(ValueError, match=message):
             sa.model_from_config(file)
-
-
-def test_names_of_a_hub_are_not_downloaded():
-    """The sentence names the call that gets the configuration."""
-    name = "meta-llama/Llama-3.1-8B"
-    with pytest.raises(FileNotFoundError) as info:
-        sa.model_from_config(name)
-    assert f"transformers.AutoConfig.from_pretrained({name!r})" in str(info.value)

@@ -102,15 +102,6 @@ def test_without_a_support_the_estimate_is_that_of_scipy():
     np.testing.assert_allclose(found["standard_error"], error, rtol=1e-9)
 
 
-def test_the_bandwidth_is_that_of_the_rule_of_scott():
-    values = np.random.default_rng(1).normal(size=1000)
-    spread = min(values.std(ddof=1), np.subtract(*np.quantile(values, [0.75, 0.25])) / 1.349)
-    found = estimate_density(values).attrs["bandwidth"]
-    assert found == pytest.approx(1.06 * spread * 1000**-0.2, rel=1e-12)
-    half = np.where(np.arange(1000) < 800, 0.0, values)
-    assert estimate_density(half).attrs["bandwidth"] > 0.0
-
-
 def test_an_observable_has_its_support_and_its_time():
     """The estimate of `density` is that of its values at that time."""
     rho = np.stack([cosines(3, 500, 1), cosines(5, 500, 2)])
@@ -166,18 +157,9 @@ def test_an_estimate_without_its_atom_is_that_of_the_others_times_their_share():
 
 test_bad_arguments = refused(
     ({"observable": "rho[1,0]"}, r"observable must be one of .*did you mean 'rho\[0,1\]'"),
-    ({"time": 0.3}, r"time must be one of those saved in result, \[0\]; got 0.3"),
-    ({"bins": [0.5, 0.1]}, r"bins must be .* or increasing edges; got \[0.5, 0.1\]"),
     ({"bins": 3, "bandwidth": 0.1}, r"bins and bandwidth cannot be used together"),
-    ({"bandwidth": 3.0}, "bandwidth must be at most 2, the length of the support; got 3.0"),
     ({"window": (-2.0, 1.0)}, r"window must be two finite numbers in \[-1, 1\], .*; got \(-2.0"),
     by=lambda options: sa.density(
         result_of(cosines(3, 100, 3)), **{"observable": "rho[0,1]"} | options
     ),
 )
-
-
-def test_few_samples_are_refused():
-    with pytest.raises(ValueError, match=r"^result must have at least 8 samples; got 7$"):
-        sa.density(result_of(cosines(3, 7, 3)), "rho[0,1]")
-    sa.density(result_of(cosines(3, 8, 3)), "rho[0,1]")

@@ -133,11 +133,3 @@ def test_no_explosion_of_two_causal_tokens():
     assert with_relu.probability() == (0.0, 0.0)
     with pytest.raises(ValueError, match="does not follow an SDE of its own"):
         explosion_law(ShapedAttention(0.8, mask="causal", heads=2), V2)
-
-
-def test_bounds_have_no_curve_and_may_be_uninformative():
-    law = explosion_law(ShapedAttention(0.6, 0.5), equicorrelated(4, 0.2))
-    with pytest.raises(ValueError, match=r"^layer=Shaped.* the curve needs an exact law$"):
-        law.curve([0.5])
-    assert not law.informative()
-    assert "(uninformative)" in repr(law)

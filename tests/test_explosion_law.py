@@ -61,9 +61,6 @@ CASES = {
     "output projection": (
         ShapedAttention(G, TAU, heads=2, output_projection=True), V2, of_two(G, TAU, 2), 2 * G**2,
     ),
-    "linear MLP": (
-        [ATTENTION, ShapedMLP(0.5, 0.7, 0.7)], V2, of_two(G, TAU), K + 2 * 0.5**2,
-    ),
     "block of a user": (
         [ATTENTION, Linear(0.5)], V2, of_two(G, TAU), K + 0.5**2 * (2 - 0.5**2),
     ),
@@ -75,13 +72,9 @@ CASES = {
         ATTENTION, V2[np.ix_(*[[0, 1, 1, 0, 1, 0]] * 2)], of_two(G, TAU), K,
     ),
     "one live token": (ATTENTION, live(2, 5), of_live(G, TAU, 1 / 5), K),
-    "live with ReLU": (
-        [ATTENTION, ShapedMLP(0.4)], live(2, 5), of_live(G, TAU, 1 / 5), K + 2 * 0.4**2,
-    ),
     "live, causal": (
         ShapedAttention(G, TAU, mask="causal", heads=2), live(2, 5), of_live(G, TAU, 1 / 3, 2), K,
     ),
-    "first of causal": (ShapedAttention(G, TAU, mask="causal"), live(0, 3), (0.0, 0.0), K),
     "equal tokens": ([ATTENTION, ShapedMLP(0.4)], np.ones((5, 5)), (0.0, 0.0), K + 2 * 0.4**2),
     "equal, causal": (ShapedAttention(G, 1e-3, mask="causal"), np.ones((7, 7)), (0.0, 0.0), K),
     "no attention": (ShapedMLP(0.4), equicorrelated(3, 0.2), (0.0, 0.0), 2 * 0.4**2),
@@ -109,14 +102,6 @@ def test_coefficients_have_their_closed_forms(name):
         assert 0.0 < law.probability(0.5, 1.5 * c.u0) < law.probability(level=1.5 * c.u0) < 1.0
 
 
-def test_extreme_temperatures():
-    assert 0.0 < explosion_law(ShapedAttention(0.5, 1e9), V2).probability() < 1e-8
-    assert explosion_law(ShapedAttention(0.5, 1e-9), V2).probability() == pytest.approx(1, abs=1e-6)
-    still = explosion_law(ShapedAttention(0.0, 1.0), V2)
-    assert (still.probability(), still.probability(1.0, 1.5)) == (0.0, 1.0)
-    assert explosion_law(ATTENTION, np.zeros((2, 2))).probability() == 0.0
-
-
 def test_curve_and_quantile():
     """The quantile is the inverse of the curve; at its ends it is 0 or infinite."""
     law = explosion_law(ShapedAttention(0.6, 0.5), V2)
@@ -137,8 +122,6 @@ SCHEDULE = ShapedAttention(sa.Schedule([(0.0, 0.2), (1.0, 0.5)]))
 
 test_refusals_have_reasons = refused(
     ((CAUSAL, V2), r"u = V\[0,0\] - 2 V\[0,1\] \+ V\[1,1\] does not follow an SDE"),
-    ((CAUSAL, equicorrelated(3, 0.2)), "no exact law is known.*explosion_probability estimates"),
-    ((ShapedAttention(0.4, query_bias=0.1), live(1, 3)), r"u = V\[1,1\] does not follow an SDE"),
     (([ATTENTION, SCHEDULE], V2), "only for parameters that do not change with depth"),
     ((sa.Normalised(ATTENTION), V2), "correlations, which cannot explode"),
     by=lambda arguments: explosion_law(*arguments),
@@ -147,7 +130,5 @@ test_refusals_have_reasons = refused(
 LAW = explosion_law(ATTENTION, V2)
 test_arguments_out_of_range = refused(
     (lambda: LAW.probability(-1.0), r"^horizon must be finite and >= 0; got -1.0"),
-    (lambda: LAW.probability(level=0.0), r"^level must be positive and finite; got 0.0"),
     (lambda: LAW.quantile(1.5), r"^p must be in \[0, 1\]; got 1.5"),
-    (lambda: LAW.curve([-1.0]), r"^times must be finite and >= 0; got \[-1.0\]"),
 )

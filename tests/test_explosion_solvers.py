@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shaped_attention.theory.explosion import scalar_law
 from shaped_attention.theory.explosion.scalar_law import ScalarLaw, precise
 from tests.finite_differences import Chain, grid_of
 
@@ -61,18 +60,6 @@ def test_finite_differences_and_laplace_agree(law, level):
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-9)
     higher = [law.probability(t, level * (1 + 1e-6)) for t in times]
     assert np.abs(found - higher).max() > 1e-9
-
-
-@pytest.mark.parametrize("level", [math.inf, 10.0])
-@pytest.mark.parametrize("tau0", [0.5, 2.0])
-def test_more_digits_change_nothing(tau0, level, monkeypatch):
-    """To 1e-17, against a run with 20 more digits and a finer contour."""
-    law = two_tokens(0.35, tau0)
-    found = [law.probability(t, level) for t in (0.2, 0.75)]
-    monkeypatch.setattr(scalar_law, "_DIGITS", 40)
-    exact = [law.probability(t, level) for t in (0.2, 0.75)]
-    np.testing.assert_allclose(found, exact, rtol=1e-15, atol=1e-17)
-    assert 0.0 < min(exact) < 0.05
 
 
 def test_the_reflection_formula_without_delta():

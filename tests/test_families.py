@@ -12,7 +12,7 @@ import shaped_attention as sa
 from shaped_attention.architectures.families import FAMILIES as COVERED
 from shaped_attention.architectures.model import attention_of
 from shaped_attention.architectures.tokens import mean_covariance
-from shaped_attention.blocks.positions import allowed, bias_array
+from shaped_attention.blocks.positions import allowed
 from tests.reality import FAMILIES, IDS, check_law, config_of, models_from_config
 from tests.test_configuration_refusals import SMALL
 
@@ -22,10 +22,6 @@ QUICK = ("gpt2", "llama")
 NAMES = [
     name if name in QUICK else pytest.param(name, marks=pytest.mark.validation) for name in FAMILIES
 ]
-
-
-def test_every_family_is_compared():
-    assert {family for family, _, _ in FAMILIES.values()} == COVERED.keys()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -59,7 +55,7 @@ def angles_of_library(config: Any) -> list[list[float]]:
     return found + [table[: len(table) // 2].asin().tolist() for table in tables[:1]]
 
 
-@pytest.mark.parametrize("name", ["gpt_neox", "gptj", "stablelm", "cohere2", "modernbert"])
+@pytest.mark.parametrize("name", ["gpt_neox", "gptj", "cohere2", "modernbert", "gemma3_text"])
 def test_rotations_are_those_of_the_library(name):
     """Angles to single precision, and the number of columns that are rotated.
 
@@ -89,31 +85,6 @@ def test_windows_are_those_of_the_library(name):
     for blocks, expected in zip(sa.model_from_config(config).layers(), seen, strict=True):
         (block,) = attention_of(blocks[0])
         np.testing.assert_array_equal(allowed(block.mask, len(IDS)), expected.numpy())
-
-
-def bias_weights(name: str, factor: float = 1.0) -> torch.Tensor:
-    """Return the softmax of each head's bias times a factor, in the blocks of a family."""
-    (blocks, *_) = sa.model_from_config(config_of(name, 0.02)).layers()
-    block = blocks[0].inner
-    biases = [bias_array(block.bias(head), len(IDS)) for head in range(block.heads)]
-    bias = torch.tensor(factor * np.array(biases))
-    return bias.masked_fill(torch.ones(bias.shape[1:]).triu(1) > 0, -torch.inf).softmax(-1)
-
-
-@pytest.mark.parametrize(("name", "factor"), [("bloom", 1.0), ("falcon, alibi", 2.0)])
-def test_weights_without_logits_are_those_of_the_bias(name, factor):
-    """Models with weights of size 10^-6, to single precision.
-
-    The implementation "eager" of Falcon adds its bias twice; that of the default once.
-    """
-    with torch.random.fork_rng(), torch.no_grad():
-        model = transformers.AutoModel.from_config(
-            config_of(name, 1e-6), attn_implementation="eager"
-        ).eval()
-        out = model(torch.tensor([list(IDS)]), output_attentions=True)
-    expected = bias_weights(name, factor)
-    torch.testing.assert_close(out.attentions[0][0].double(), expected, atol=1e-5, rtol=0.0)
-    assert (expected - bias_weights(name, 1.5)).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ["llama", "bert", "opt", "gemma"])

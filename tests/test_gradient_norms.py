@@ -48,13 +48,8 @@ class Entries(sa.Block):
 
 CASES = {
     "shaped": (sa.ShapedAttention(0.5), 32, "readout"),
-    "causal, relu": ([sa.ShapedAttention(0.6, 0.5, mask="causal"), sa.ShapedMLP(0.5)], 24, "k"),
     "gpt": (GPT, 24, "k"),
     "llama": (LLAMA, 24, "quadratic"),
-    "heads, layer norm": (
-        sa.Normalised(sa.ShapedAttention(0.6, 0.5, heads=2), place="after", norm="layer"),
-        24, "quadratic",
-    ),
     "parallel": (
         sa.Parallel(sa.ShapedAttention(0.4, heads=2, output_projection=True), sa.ShapedMLP(0.4)),
         20, "k",
@@ -225,9 +220,8 @@ BLOCK, MODEL = sa.ShapedAttention(0.5), sa.model_from_config("gpt2")
 test_bad_input = refused(
     ((BLOCK, {"loss": "cross-entropy:1"}), "loss must be 'readout', 'quadratic', 'cross-entropy:K"),
     ((BLOCK, {"loss": lambda f: 1.0}), r"loss must be a tensor \(2,\) computed in torch"),
-    ((BLOCK, {"of": "nothing"}), "of must be"),
     ((BLOCK, {"memory": 1000}), "fewer tokens, layers or hidden units need less"),
-    ((MODEL, {}), r"got a Model: pass its layer, model\.layer"),
+    ((MODEL, {}), "must be a block .*; got a Model"),
     by=lambda x: sa.gradient_norms(x[0], TWO_EQUAL, width=10, depth=1, samples=2, **x[1]),
 )
 

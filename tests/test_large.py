@@ -18,13 +18,10 @@ from shaped_attention import (
     simulate_chain,
 )
 from shaped_attention.numerics import plan
-from shaped_attention.numerics.graph import Graph
 from shaped_attention.numerics.operations import hidden
-from shaped_attention.numerics.program import assemble
 from shaped_attention.samplers.specification import Specification
 from shaped_attention.samplers.steppers import blas
 from shaped_attention.samplers.steppers.blas import BlasStepper
-from tests.emitted import run_alone
 from tests.laws import threads
 
 LAYERS = {
@@ -173,25 +170,11 @@ def test_repeated_tokens_stay_equal(name):
 
 
 @pytest.mark.parametrize("width", [8, 40])
-@pytest.mark.parametrize("name", ["attention", "projection", "mlp"])
+@pytest.mark.parametrize("name", ["attention", "projection"])
 def test_more_tokens_than_columns(name, width, executors):
-    """The Gram matrix of up to 40 hidden units of 40 tokens is singular or nearly so.
-
-    How much a rounding is magnified depends on its small eigenvalues, so executors may differ by as
-    much as paths whose V_0 differs by a hundred roundings.
-    """
-
-    def run(v0):
-        return simulate_chain(LAYERS[name], v0, width=width, depth=2, samples=2, seed=2)
-
-    v0, tolerance = low_rank(40, 8), 1e-11
-    fast, slow = executors(lambda: run(v0))
-    if name == "mlp":
-        others = [run(v0 * (1.0 + 100 * 2.0**-52 * sign)).V.values for sign in (-1, 1)]
-        change = max(np.abs(other - run(v0).V.values).max() for other in others)
-        tolerance = max(tolerance, change / np.abs(slow.V.values).max())
-        assert tolerance < (1e-4 if width < 40 else 1e-9)
-    assert_same_paths(fast, slow, tolerance)
+    run = {"width": width, "depth": 2, "samples": 2, "seed": 2}
+    both = executors(lambda: simulate_chain(LAYERS[name], low_rank(40, 8), **run))
+    assert_same_paths(*both, tolerance=1e-11)
 
 
 def test_more_hidden_units_than_are_drawn_at_once(executors):
@@ -237,30 +220,3 @@ def test_the_same_bits_for_all_chunks_and_threads():
         for number, chunk in ((1, 5), (2, 1), (2, 2), (3, None)):
             with threads(number):
                 np.testing.assert_array_equal(run(samples=5, chunk=chunk).V, alone)
-
-
-def factor(kind, matrix):
-    """Return the factor of an operation, by LAPACK or by the exact rule."""
-    graph = Graph()
-    x = graph.node("input", (), matrix.shape)
-    rows = len(matrix)
-    node = graph.node(kind, (x.node,), (rows, rows), lower=True)
-    return run_alone(assemble(graph, [x], [node]), matrix[None])[0][0]
-
-
-ROOTS = np.random.default_rng(0).normal(size=(70, 90)) + 3.0 * np.eye(70, 90)
-
-
-@pytest.mark.portability
-@pytest.mark.parametrize("columns", [70, 90])
-def test_rows_without_a_direction_of_their_own_have_a_zero_column(columns):
-    root = ROOTS[:, :columns].copy()
-    root[5] = root[0]
-    root[40] = root[3] - 2.0 * root[7]
-    root[41] = 0.0
-    v = root @ root.T
-    for kind, matrix in (("lower", root), ("cholesky", v)):
-        out = factor(kind, matrix)
-        zero = np.flatnonzero((out == 0.0).all(axis=0))
-        np.testing.assert_array_equal(zero, [5, 40, 41])
-        np.testing.assert_allclose(out @ out.T, v, atol=1e-11)

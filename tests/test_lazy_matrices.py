@@ -131,16 +131,6 @@ def test_a_space_that_becomes_explicit_keeps_all_inner_products():
     assert close(again.entries(), y.entries())
 
 
-def test_the_vector_of_ones_is_the_same_before_and_after():
-    space = lazy.Space(8, 500, seed=2)
-    x = space.rows(torch.eye(2))
-    mean = x.mean()[:, 0, 0].numpy() * 8**0.5
-    # An entry of a uniform unit vector: its square is Beta(1/2, (n - 1)/2).
-    assert stats.kstest(mean**2, stats.beta(0.5, 3.5).cdf).pvalue > 1e-3
-    centred = x - x.mean()
-    assert close(centred.mean(), torch.zeros(500, 2, 1, dtype=torch.float64))
-
-
 def test_a_projection_whose_mean_is_known_may_be_added():
     """The vector of ones of its space is that of the other; so are all inner products."""
     space = lazy.Space(9, 3000, seed=1)

@@ -96,9 +96,7 @@ def test_chunks_do_not_change_exponents():
 
 
 test_refusals = refused(
-    ({"width": 3, "depth": 2, "exponents": 0}, "exponents must be an integer >= 1; got 0"),
     ({"width": 2, "depth": 2, "exponents": 9}, "exponents must be at most 8"),
-    ({"width": 2, "depth": 2, "horizon": 0.1}, "width and depth or horizon must be given"),
     ({"depth": 2}, "width and depth or horizon must be given"),
     ({"layer": sa.Normalised(LINEAR), "horizon": 0.1}, "derived from the branch"),
     by=lambda where: sa.lyapunov(**{"layer": LINEAR, "v0": TWO_EQUAL, "samples": 2} | where),

@@ -10,7 +10,7 @@ import xarray as xr
 
 import shaped_attention as sa
 from shaped_attention.architectures.layer_summary import LAYER_NUMBERS, model_summary
-from shaped_attention.architectures.verdict import compared, summary_table, verdict
+from shaped_attention.architectures.verdict import verdict
 from tests.refusals import refused
 
 GPT2 = {
@@ -72,7 +72,6 @@ test_errors_name_the_call_that_made_a_result = refused(
         lambda: model_summary(simulated(GPT2, keep="observables")),
         r"^result lacks V; simulate with keep='V' or keep='sh",
     ),
-    (lambda: compared({"A": summary()}), r"^summaries must be of two models; got \['A'\]"),
 )
 
 
@@ -96,24 +95,14 @@ def summary(rank=None, cosine=None, size=None, entropy=None, spread=0.0):
 
 FALLS = "the effective rank falls from "
 SENTENCES = [
-    ({"rank": (63.0, 1.9, 2.1, 1.5)},
-     f"Rank collapses: {FALLS}63 of 64 to 1.5, and is below 2 from layer 3 on."),
     ({"rank": (60.0, 40.0, 29.0, 10.0)},
      f"Rank is lost: {FALLS}60 of 64 to 10, and is below half of its start from layer 2 on."),
     ({"rank": (60.0, 31.0, 20.0, 32.0)},
      "Rank does not collapse: the effective rank is 60 of 64 at the start, 20 at its lowest and 32 "
      "at the end."),
-    ({"rank": (1.99, 1.5, 1.6, 1.6)},
-     "The effective rank is below 2 already at the embedding: it is 1.99 of 64 there, 1.5 at its "
-     "lowest and 1.6 at the end."),
-    ({"cosine": (-0.001, 0.93)}, "Mean cosines rise from 0.00 to 0.93."),
     ({"size": (0.1, 3.0)},
      "Tokens grow by a factor of 30 (root mean square 0.1 to 3): the first layer contributes 99.9 "
      "% of the squared norm at its output, the last 99.9 %."),
-    ({"size": (1.0, 1.9)}, "Norms stay of the same order (root mean square 1 to 1.9)."),
-    ({"entropy": (0.995,)},
-     "Attention is nearly uniform: its entropy is at least 99 % of the largest possible in every "
-     "layer."),
     ({"entropy": (0.9, 0.2, 0.3)},
      "Entropy of attention collapses to 20 % of the largest possible (layer 2)."),
 ]  # fmt: skip
@@ -149,27 +138,3 @@ def test_models_that_collapse_and_models_that_do_not():
     assert "Rank is lost" in large
     assert "Entropy of attention collapses already in the first layer" in large
     assert "Tokens grow by a factor of" in large
-
-
-def test_two_models_are_compared():
-    """Bands that overlap, and bands that do not."""
-    first = summary(rank=(60.0, 10.0), size=(1.0, 4.0), spread=0.03)
-    second = summary(rank=(60.0, 50.0), cosine=(0.0, 0.04), spread=0.03)
-    assert compared({"A": first, "B": second}) == (
-        "The effective rank after the last layer is higher in B, 50, than in A, 10 (5-95 % bands "
-        "do not overlap). The mean cosine after the last layer is 0.04 in B and 0.00 in A, not "
-        "clearly different (5-95 % bands overlap). The root mean square changes by a factor of 4 "
-        "in A and 1 in B."
-    )
-
-
-def test_a_table_has_medians_and_quantiles():
-    known = summary(rank=(60.0, 10.0), entropy=(0.5,), spread=0.01)
-    table = summary_table(known).splitlines()
-    assert table[0].split("  ")[0] == "layer"
-    assert "entropy, % of largest" in table[0]
-    assert table[1].endswith("-")
-    assert "10.0 [10.0, 10.0]" in table[2]
-    assert "50.0 [49.0, 51.0]" in table[2]
-    assert len({line.index("[") for line in table[1:]}) == 1
-    assert verdict(known, table=True, every=1) == "\n".join([*table, "", verdict(known)])

@@ -128,7 +128,6 @@ def test_position_is_chosen_and_times_do_not_mix_with_positions():
     for call, message in (
         (lambda: sa.compare(data, chain), "first has the axis position and sec"),
         (lambda: sa.compare(data, data, time=0.5), r"pass position= instead\); got 0.5$"),
-        (lambda: sa.compare(data, data, position=9), r"\[0, 1, 2, 3, 4\]; got 9$"),
         (lambda: sa.density(data, "stopping time"), "^observable must be one of .*; got 'st"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -187,24 +186,8 @@ def test_models_are_recognised_by_their_attributes(tmp_path):
     with torch.random.fork_rng(), pytest.warns(UserWarning, match="training mode, with dropout"):
         sa.record_covariances(Decoder(dropout=0.1), ids)
     for arguments, message in (
-        ((Decoder(), [0.5]), r"^inputs must be token ids .*; got \[0.5\]"),
         ((Decoder(), "text"), "^inputs must be token ids .*; got 'text'"),
         (([], ids), r"^model must be a torch.nn.Module, or several; got \[\]"),
-        (([Decoder(), Decoder(2, 2)], ids), "^model contains models of different depths"),
     ):
         with pytest.raises(ValueError, match=message):
             sa.record_covariances(*arguments)
-    with pytest.raises(ValueError, match=r"^times can be given .* have positions"):
-        sa.record_covariances(Decoder(), ids, times=[1.0, 2.0, 3.0])
-
-
-def test_several_lists_of_layers_are_refused():
-    """A text and a picture part, or an encoder and a decoder, may have one depth."""
-    ids = torch.tensor([1, 2, 3])
-    model = Decoder()
-    model.vision = nn.Module()
-    model.vision.layers = nn.ModuleList(nn.Identity() for _ in range(3))
-    with pytest.raises(ValueError, match="several lists of 3 modules, layers and vision"):
-        sa.record_covariances(model, ids)
-    chosen = sa.record_covariances(model, ids, lambda name, _: name.startswith("layers."))
-    assert chosen.sizes["position"] == 4

@@ -1,9 +1,7 @@
-"""YaRN, LongRoPE and dynamic RoPE: angles and factors of the library, and the law of its models."""
+"""YaRN, LongRoPE and dynamic RoPE: angles and factors are those of the library."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +9,9 @@ import pytest
 import torch
 
 import shaped_attention as sa
-from shaped_attention.architectures.model import attention_of
 from shaped_attention.blocks.rotations import turned
 from shaped_attention.libraries import Tensor
-from tests.reality import SMALL, check_law, small, with_blocks
+from tests.reality import SMALL, small
 from tests.test_configurations import attention
 
 transformers = pytest.importorskip("transformers")
@@ -67,15 +64,6 @@ SCALINGS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 
-OLMO3 = {
-    "sliding_window": 3,
-    "layer_types": ["sliding_attention", "full_attention"] * 2,
-    "rope_parameters": {
-        "full_attention": _YARN,
-        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
-    },
-}
-
 
 def config_of(family: str, std: float = 0.02, **fields: Any) -> Any:
     return small(family, std, **SIZES | fields)
@@ -104,35 +92,6 @@ def test_angles_and_factors_are_those_of_the_library(name):
     assert np.allclose(block.rope.pairs(16), plain) == (name == "dynamic")
 
 
-BY_TYPE = ("gemma3_text", "modernbert", "olmo3")
-"""Families with RoPE of its own for each type of layers, also in old configurations."""
-
-
-def old_config(family: str, **fields: Any) -> dict[str, Any]:
-    """Return an old configuration of a family, as in a file, with layers of both types."""
-    own = {} if family == "modernbert" else {"sliding_window": 3, "head_dim": 16}
-    kept = {k: v for k, v in SIZES.items() if not (family == "modernbert" and "key_value" in k)}
-    return {"model_type": family, **kept, "num_hidden_layers": 6, **own, **fields}
-
-
-@pytest.mark.parametrize("family", BY_TYPE)
-def test_old_configurations_of_families_with_types_are_read_as_by_the_library(family):
-    """Layer by layer, angles and factor; at least one layer has a factor."""
-    fields = old_config(family, rope_scaling=_YARN)
-    config = transformers.AutoConfig.for_model(**{**fields, "rope_scaling": dict(_YARN)})
-    with torch.random.fork_rng():
-        made = transformers.AutoModel.from_config(config)
-    rotary = next(x for name, x in made.named_modules() if name.endswith("rotary_emb"))
-    known = sa.model_from_config(fields)
-    blocks = [block for first, *_ in known.layers() for block in attention_of(first)]
-    for block, kind in zip(blocks, config.layer_types, strict=True):
-        angles = getattr(rotary, f"{kind}_inv_freq").double().numpy()
-        np.testing.assert_allclose(block.rope.pairs(16), angles, rtol=1e-5, atol=2e-7)
-        factor = getattr(rotary, f"{kind}_attention_scaling")
-        assert block.rope.attention_factor == pytest.approx(factor)
-    assert any(block.rope.attention_factor > 1.4 for block in blocks)
-
-
 def test_the_factor_multiplies_the_rotated_columns_alone():
     rows = torch.arange(30.0, dtype=torch.float64).reshape(3, 10) + 1.0
     angles = np.array([1.0, 0.3])
@@ -157,41 +116,3 @@ def test_the_number_of_tokens_decides_on_the_angles():
         ValueError, match="at least 7, the number of tokens, unless long_angles is given; got 6"
     ):
         sa.simulate_model(known, 7, samples=2, progress=False)
-
-
-REALITY: dict[str, tuple[str, dict[str, Any]]] = {
-    "yarn": ("llama", {"rope_parameters": _YARN}),
-    "longrope, long": (
-        "phi3", {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 7}
-    ),
-    "olmo3": ("olmo3", OLMO3),
-}  # fmt: skip
-
-
-def check(name: str) -> None:
-    """Compare models with their law and those without the factor, or with one for all layers."""
-    family, fields = REALITY[name]
-    config = config_of(family, 0.15, **fields)
-    known = sa.model_from_config(config)
-    factors = [1.0]
-    if name == "olmo3":
-        factors.append(attention(known, 1).rope.attention_factor)
-
-    def with_factor(block: sa.Block, factor: float) -> sa.Block:
-        if not isinstance(block, sa.ShapedAttention) or block.rope is None:
-            return block
-        return replace(block, rope=replace(block.rope, attention_factor=factor))
-
-    check_law(config, *(with_blocks(partial(with_factor, factor=x))(known) for x in factors))
-
-
-def test_models_of_llama_with_yarn_have_its_law():
-    """As `test_reality_rms_norm`: a shift by 0.2 standard deviations, half of the time."""
-    check("yarn")
-
-
-@pytest.mark.validation
-@pytest.mark.parametrize("name", sorted(REALITY.keys() - {"yarn"}))
-def test_models_with_scaled_rope_have_their_law(name):
-    """The quick test has neither partial rotations, QK-norm nor two lists of angles."""
-    check(name)

@@ -126,19 +126,6 @@ def test_a_fresh_transpose_is_rejected_from_the_second_entry_on(reality, monkeyp
     assert min(value for (step, _), value in p.items() if step > 0) < 1e-8
 
 
-def test_a_matrix_that_is_fresh_in_every_step_is_rejected(reality, monkeypatch):
-    """Degrees of freedom that ignore what is known: new images for old directions."""
-    gaussian = Matrix._gaussian
-
-    def fresh(self, x, side):
-        self._revealed[0].directions = self._revealed[0].images = None
-        return gaussian(self, x, side)
-
-    monkeypatch.setattr(Matrix, "_gaussian", fresh)
-    p = p_values(lazily(GPT, 24, sa.SGD(2.0)), reality)
-    assert min(p.values()) < 1e-8
-
-
 @pytest.mark.quick
 def test_numbers_do_not_depend_on_chunks():
     run = {"width": 24, "depth": 2, "samples": 3, "steps": 2, "optimizer": sa.Muon(0.1)}
@@ -177,10 +164,7 @@ def train(**arguments):
 test_bad_input = pytest.mark.quick(
     refused(
         ({"optimizer": "adam"}, r"optimizer must be an SGD, Muon, AdamW or Lion"),
-        ({"optimizer": sa.SGD}, r"got the class SGD: call it, as in sa.SGD\(0.1\)"),
-        ({"classes": 10**9}, r"memory must be .* fewer tokens or classes need less"),
         ({"memory": 1000}, "about what one sample takes"),
-        ({"targets": [0, 1]}, r"targets must be \(4,\) finite numbers"),
         ({"classes": 2, "targets": [0, 1, 2, 0]}, r"targets must be classes 0, \.\.\., 1"),
         ({"optimizer": sa.SGD({"nothing": 1.0})}, r"lr has a rate for 'nothing'"),
         by=lambda arguments: train(**arguments),
@@ -188,9 +172,6 @@ test_bad_input = pytest.mark.quick(
 )
 
 test_settings_of_optimizers_are_checked = refused(
-    (lambda: sa.SGD(-1.0), "lr must be"),
-    (lambda: sa.SGD(0.1, momentum=1.0), "momentum must be below 1"),
-    (lambda: sa.Muon(0.1, rest=sa.Muon(0.1)), "rest must be an SGD, AdamW, Lion or None"),
     (lambda: sa.AdamW(0.1, betas=(0.9, 1.0)), r"betas must be two numbers in \[0, 1\)"),
     (lambda: sa.AdamW(0.1, weight_decay={"x": -1.0}), r"weight_decay\['x'\] must be"),
 )

@@ -13,12 +13,10 @@ from scipy.stats import kstest
 import shaped_attention as sa
 from shaped_attention.sphere import (
     SphereAttention,
-    equiangular_start,
     given_start,
     sphere_flow,
     uniform_start,
 )
-from shaped_attention.sphere.integrate import integrate_flow
 from shaped_attention.sphere.theory import equiangular_cosine, equiangular_field, meeting_time
 from tests.refusals import refused
 from tests.sphere_tokens import direct_gram, random_tokens
@@ -47,35 +45,6 @@ def test_gram_flow_is_the_token_flow(kind):
             np.testing.assert_allclose(found, direct_gram(x, attention, 0.5), atol=1e-6)
         other = direct_gram(x, SphereAttention(2.0, **KINDS[kind]), 0.5)
         assert np.abs(found - other).max() > 1e-3
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_gram_field_is_that_of_the_tokens(kind):
-    """d(X X^T)/dt = F X^T + X F^T, to rounding."""
-    attention = SphereAttention(2.0, **KINDS[kind])
-    x = random_tokens(6, 4)[0]
-    moved = attention.field(x) @ x.mT
-    torch.testing.assert_close(attention.gram_field(x @ x.mT), moved + moved.mT, atol=1e-14, rtol=0)
-
-
-@pytest.mark.parametrize("normalised", [True, False])
-@pytest.mark.parametrize("beta", [0.0, 1.0, 9.0])
-def test_equiangular_tokens_follow_the_scalar_equation(beta, normalised):
-    """To 1e-8, also from a negative cosine; the other normalisation is not it (beta > 0)."""
-    # USA moves e^beta times faster.
-    times = np.linspace(0.0, 6.0, 7) * (1.0 if normalised else math.exp(-beta))
-    for start in (0.1, -0.1):
-        attention = SphereAttention(beta, normalised)
-        v = sphere_flow(attention, equiangular_start(8, start), times, tolerance=1e-9)["V"].values
-        off = v[:, 0][:, ~np.eye(8, dtype=bool)]
-        assert np.ptp(off, axis=1).max() < 1e-8
-        known = equiangular_cosine(times, 8, beta, start, normalised)
-        np.testing.assert_allclose(off.mean(1), known, atol=1e-8)
-        field = float(attention.gram_field(torch.from_numpy(v[2]))[0, 0, 1])
-        assert equiangular_field(off[2].mean(), 8, beta, normalised) == pytest.approx(field, 1e-6)
-        if beta > 0 and start > 0:
-            other = equiangular_cosine(times, 8, beta, start, not normalised)
-            assert np.abs(other - known).max() > 1e-4
 
 
 def test_meeting_times_are_those_of_the_curve():
@@ -149,13 +118,12 @@ def test_errors_fall_with_the_tolerance():
     assert errors[2] < 1e-5
 
 
-@pytest.mark.parametrize("repulsion", [False, True])
-def test_steep_flows_are_followed(repulsion):
+def test_steep_flows_are_followed():
     """USA at beta = 9 from uniform starts, at times of order 1, is e^9 times as fast as SA.
 
     Against the token flow by a stiff integrator; half the time is further away than 1e-3.
     """
-    x, attention = tokens(4, 3, seed=5), SphereAttention(9.0, False, repulsion)
+    x, attention = tokens(4, 3, seed=5), SphereAttention(9.0, False)
     found = sphere_flow(attention, given_start(x), [0.01, 1.0], tolerance=1e-8)["V"].values[:, 0]
     for gram, time in zip(found, (0.01, 1.0), strict=True):
         np.testing.assert_allclose(gram, direct_gram(x, attention, time, "Radau"), atol=1e-5)
@@ -170,30 +138,6 @@ def test_clusters_close_to_rounding_and_then_cost_nothing():
         np.testing.assert_allclose(v, 1.0, atol=1e-13)
     v = sphere_flow(SphereAttention(1.0, repulsion=True), start, [1e3])["V"].values
     assert v.min() < 0.0
-
-
-def test_short_times_are_times():
-    """USA at beta = 40 needs 1e-17 to merge tokens; so does 9e-13 not start and end in one."""
-    start = equiangular_start(4, 0.9)
-    v = sphere_flow(SphereAttention(40.0, False), start, [1e-20, 9e-13])["V"].values[:, 0, 0, 1]
-    assert v[0] < 0.91
-    assert v[1] > 1 - 1e-12
-
-
-def test_fields_that_are_not_finite_are_reported():
-    """A token that turns at the rate 1 into a region where the field is NaN, at t = 1."""
-
-    def turning(x, _time, _which):
-        moved = torch.stack([-x[..., 1], x[..., 0]], -1)
-        return torch.where(x[..., :1] < math.cos(1.0), torch.nan, moved)
-
-    start = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64)
-    (there,) = integrate_flow(turning, start, [0.9], lambda x: x, 1e-8)
-    assert float(there[0, 0, 0]) == pytest.approx(math.cos(0.9), abs=1e-6)
-    with pytest.raises(FloatingPointError, match="reach t = 5; it needs steps too small"):
-        integrate_flow(turning, start, [5.0], lambda x: x, 1e-6)
-    with pytest.raises(FloatingPointError, match="field at the start is not finite"):
-        integrate_flow(turning, -start, [5.0], lambda x: x, 1e-6)
 
 
 def test_a_function_is_kept_in_any_chunks():
@@ -213,13 +157,9 @@ def test_a_flow_is_a_result_as_the_others(tmp_path):
     np.testing.assert_array_equal(sa.rerun(stored)["V"], first["V"])
     other = sa.rerun(stored, attention=SphereAttention(6.0))
     names = ["rho[0,1]", "mean |rho|", "effective rank"]
-    equal, different, coupled = (
-        sa.compare(*pair, observables=names)
-        for pair in ((first, second), (second, other), (first, other))
-    )
+    equal, different = (sa.compare(second, x, observables=names) for x in (first, other))
     assert float(equal["p_value"].min()) > 1e-3
     assert float(different["p_value"].min()) < 1e-6
-    assert (equal.attrs["independent"], coupled.attrs["independent"]) == (1, 0)
 
 
 def flow(attention=SphereAttention(1.0), times=(1.0,), start=None, **options):  # noqa: B008
@@ -228,12 +168,8 @@ def flow(attention=SphereAttention(1.0), times=(1.0,), start=None, **options):  
 
 test_bad_input = refused(
     (lambda: SphereAttention(math.nan), r"beta must be in \[-300, 300\]; got nan"),
-    (lambda: equiangular_start(3, -0.6), r"cosine must be in \[-0.5, 1\] .*; got -0.6"),
     (lambda: given_start([[1.0, 0.0], [0.0, 0.0]]), "tokens must be finite and not zero"),
-    (lambda: flow(times=[]), "times must be a non-empty list of finite numbers"),
     (lambda: flow(start=np.eye(2)), r"start must be .*given_start\(tokens\); got ndarray"),
     (lambda: flow(start=2 * uniform_start(2, 2)), "not of norm 1"),
-    (lambda: flow(keep="rho"), "keep must be \"V\" or a function of .*; got 'rho'"),
-    (lambda: flow(tolerance=1e-15), "tolerance must be at least 1e-12"),
     (lambda: flow(normalise="ngpt"), "normalise must be 'after', 'before' or None; got 'ngpt'"),
 )

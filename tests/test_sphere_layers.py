@@ -192,13 +192,9 @@ def test_lengths_that_reach_zero_end_the_run():
     np.testing.assert_allclose(flow["length"], 0.1, atol=1e-4)
     network = sphere_network(attention, start, 0.01, 90, normalise="before")
     np.testing.assert_allclose(network["length"][-1], 0.1, atol=1e-12)
-    several = uniform_start(4, 4, 3, seed=1)
-    for tokens in (start, several):
-        for tolerance in (1e-2, 1e-7):
-            with pytest.raises(FloatingPointError, match="a token reaches length 0 near t ="):
-                sphere_flow(attention, tokens, [9.0], normalise="before", tolerance=tolerance)
-        for step in (0.01, 0.3):
-            with pytest.raises(FloatingPointError, match="takes a token past 0"):
-                sphere_network(attention, tokens, step, round(9.0 / step), normalise="before")
-        free = sphere_flow(attention, tokens, [20.0], normalise=None)
-        assert float(free["length"].max()) < 1.0
+    with pytest.raises(FloatingPointError, match="a token reaches length 0 near t ="):
+        sphere_flow(attention, start, [9.0], normalise="before")
+    with pytest.raises(FloatingPointError, match="takes a token past 0"):
+        sphere_network(attention, start, 0.3, 30, normalise="before")
+    free = sphere_flow(attention, start, [20.0], normalise=None)
+    assert float(free["length"].max()) < 1.0

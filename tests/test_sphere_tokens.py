@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from shaped_attention.sphere import (
-    SphereAttention,
     TokenAttention,
-    given_start,
     sphere_flow,
 )
 from tests.refusals import refused
@@ -23,25 +21,6 @@ from tests.sphere_tokens import (
     moved_one_by_one,
     random_tokens,
 )
-
-
-@pytest.mark.parametrize(("normalised", "causal"), [(True, False), (False, True)])
-def test_identity_matrices_are_the_gram_flow(normalised, causal):
-    """V = I and V = -I, d < N and d > N: to 1e-6; the other sign is further than 1e-2."""
-    for d in (3, 20):
-        x = random_tokens(5, d, 3, seed=d)
-        reduced = given_start(x)
-        for sign in (1.0, -1.0):
-            other = SphereAttention(2.0, normalised, sign < 0, causal)
-            value = sign * torch.eye(d, dtype=torch.float64)
-            same = TokenAttention(2.0, torch.eye(d), None, value, normalised, causal)
-            torch.testing.assert_close(same.field(x), other.field(x), atol=1e-14, rtol=0)
-            found = sphere_flow(same, x, [0.2, 0.6], tolerance=1e-7)["V"].values
-            known = sphere_flow(other, reduced, [0.2, 0.6], tolerance=1e-7)["V"].values
-            np.testing.assert_allclose(found, known, atol=1e-6)
-        turned = TokenAttention(2.0, value=-value, normalised=normalised, causal=causal)
-        wrong = sphere_flow(turned, x, [0.2, 0.6])["V"].values
-        assert np.abs(wrong - known).max() > 1e-2
 
 
 @pytest.mark.parametrize(("normalised", "causal"), [(True, True), (False, False)])
@@ -139,15 +118,6 @@ def test_it_is_a_gradient_flow_for_symmetric_forms_only(normalised):
         w = w + w.mT
         assert gradient_gap(TokenAttention(1.0, None, w, w, False), x) < 1e-13
         assert gradient_gap(TokenAttention(1.0, None, w, w[:1], False), x) > 1e-2
-    times = np.linspace(0.0, 4.0, 21).tolist()
-    falls = {}
-    for name in ("symmetric", "general"):
-        attention = attentions[name]
-        kept = sphere_flow(attention, x, times, tolerance=1e-6, keep_tokens=True)["tokens"].values
-        energies = np.stack([attention.energy(torch.from_numpy(t)).numpy() for t in kept])
-        falls[name] = np.diff(energies, axis=0).min()
-    assert falls["symmetric"] > -1e-8
-    assert falls["general"] < -1e-3
 
 
 START = random_tokens(3, 2, 2)
@@ -162,8 +132,6 @@ test_bad_input = refused(
     (lambda: TokenAttention(1.0, torch.ones(2)), r"query must be a tensor of shape \(k, d\)"),
     (lambda: check(value=ONES), "value must be a matrix with as many rows as columns; got 1"),
     (lambda: check(ONES, torch.eye(2)), "query must be a matrix with as many rows as key"),
-    (lambda: check(torch.ones(2, 2, 2), torch.ones(3, 2, 2)), "of equal numbers of heads, or of 1"),
-    (lambda: check(ONES), "query must be a matrix with as many rows as key; got"),
     (lambda: check(torch.eye(3)), "query must have shape .*reduced=False"),
     (lambda: check(value=lambda t: torch.ones(3, 1, 2, 2)), r"\(1 or 2, H, k, 2\)"),
 )

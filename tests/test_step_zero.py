@@ -9,7 +9,6 @@ rejected.
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import Any
 
@@ -119,25 +118,19 @@ LLAMA = {
 }  # fmt: skip
 
 
-@functools.cache
-def of_llama() -> xr.Dataset:
-    return sa.simulate_model(LLAMA, [3, 4, 3], samples=300, targets="next", progress=False)
-
-
 @pytest.mark.quick
 def test_covariances_and_entropies_are_those_of_the_way_forward() -> None:
     """At the same depth; with those of the embedding the same test objects."""
-    run = of_llama()
-    other = sa.simulate_model(LLAMA, [3, 4, 3], samples=2000, seed=7, progress=False)
+    ids: dict[str, Any] = {"tokens": [3, 4, 3], "progress": False}
+    run = sa.simulate_model(LLAMA, samples=300, targets="next", **ids)
+    other = sa.simulate_model(LLAMA, samples=2000, seed=7, **ids)
 
     def p(a: xr.DataArray, b: xr.DataArray) -> float:
         return float(ks_2samp(a.values.ravel(), b.values.ravel()).pvalue)
 
-    for values in ({"row": 0, "col": 1}, {"row": 2, "col": 2}):
-        for k in (0, 1, 2):
-            at = {"position": k, **values}
-            assert p(run.V.isel(at), other.V.isel(at)) > 1e-3
-        assert p(run.V_final.isel(values), other.V_final.isel(values)) > 1e-3
+    values = {"row": 0, "col": 1}
+    assert p(run.V[2].isel(values), other.V[2].isel(values)) > 1e-3
+    assert p(run.V_final.isel(values), other.V_final.isel(values)) > 1e-3
     at = {"layer": 1, "head": 0, "row": 2}
     assert p(run.attention_entropy.isel(at), other.attention_entropy.isel(at)) > 1e-3
     first, last = ({"position": k, "row": 2, "col": 2} for k in (0, 2))
@@ -168,8 +161,6 @@ def test_without_information_the_loss_is_the_logarithm_of_the_vocabulary() -> No
     ("arguments", "message"),
     [
         ({"targets": [1, 2]}, "targets must be 'next', or 3 token ids, one for each position"),
-        ({"targets": [1, 2, 90]}, r"targets must be ids in \[0, 89\]; got 90"),
-        ({"tokens": [3, 0, 4]}, "tokens must be ids other than that of padding"),
         ({"keep": "observables"}, "keep must be 'V' with targets"),
     ],
 )  # fmt: skip

@@ -110,9 +110,3 @@ def test_the_kernel_of_infinite_width_is_approached(name):
     slope = np.polyfit(np.log([64, 256, 1024, 4096]), np.log(errors), 1)[0]
     assert -0.65 < slope < -0.35, errors
     assert errors[-1] < 0.05
-
-
-def test_without_a_limit_there_is_no_kernel_of_infinite_width():
-    run = {"width": 24, "depth": 2, "samples": 2}
-    for layer in (GPT, sa.ShapedMLP(0.5, hidden=8), sa.ShapedAttention(0.5, skip=1.0)):
-        assert "infinite_width_kernel" not in sa.neural_tangent_kernel(layer, TWO_EQUAL, **run)
