@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import shaped_attention as sa
-from shaped_attention.numerics.primitives import tanh
+from shaped_attention.numerics.primitives import constant, tanh
 from tests.example_biased import BiasedAttention
 from tests.example_gelu import GeluMLP
 from tests.example_linear import Linear
@@ -27,9 +28,18 @@ class Tanh(GeluMLP):
         return tanh(x)
 
 
+@dataclass(frozen=True)
+class FlatCentre(BiasedAttention):
+    """A wrong twin: 1/m is subtracted in the place of softmax(B)."""
+
+    def attend(self, scores, values):
+        w = constant(softmax(BIAS, axis=1) - 1 / 3, like=scores)
+        return super().attend(scores, values) + w @ values
+
+
 EXAMPLES = {
     "gelu": (GeluMLP(0.5), Tanh(0.5)),
-    "biased": (BiasedAttention(0.6, 0.8, BIAS), BiasedAttention(0.6, 0.8, BIAS.T)),
+    "biased": (BiasedAttention(0.6, 0.8, BIAS), FlatCentre(0.6, 0.8, BIAS)),
 }
 """Blocks and their wrong twins."""
 
