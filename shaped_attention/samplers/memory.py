@@ -17,7 +17,7 @@ from shaped_attention.samplers.specification import Specification
 SHARE = 0.5
 """Share of a device's free memory that a run may take: scratch memory and gaps are on top."""
 
-_LIMIT = {"clock": 27, "torchsde": 17, "direct": 16}
+_LIMIT = {"clock": 35, "torchsde": 22, "direct": 21}
 """Matrices (m, m) of a step of the limit in torch, by its method."""
 
 _UNTRACED = 40
