@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.optimize import linear_sum_assignment
 
 from shaped_attention.sphere import (
     SphereAttention,
     equiangular_start,
     sphere_flow,
+    uniform_start,
 )
 from shaped_attention.sphere.theory import (
     equiangular_cosine,
@@ -20,6 +23,14 @@ from shaped_attention.sphere.theory import (
 )
 from tests.refusals import refused
 from tests.sphere_tokens import many_token_cosine
+
+
+def spread(attention, start, times, tolerance):
+    """1 - the smallest cosine (time, sample): 0 for one cluster."""
+    flow = sphere_flow(
+        attention, start, times, keep=lambda v: v.amin((-2, -1)), tolerance=tolerance
+    )
+    return 1.0 - flow["kept"].values
 
 
 def integrated(times, beta, start, normalised):
@@ -108,3 +119,76 @@ test_bad_input = refused(
     (lambda: equiangular_cosine([1.0, 0.0], 2, 1.0), "times must be increasing numbers >= 0"),
     (lambda: meeting_time(0.1, 4, 1.0, 0.95), "start must be a cosine above .*; got 0.95"),
 )
+
+
+def fitted_slopes(attention, start, speed):
+    """Slope of -log(1 - smallest cosine) of each sample between 1e-4 and 1e-7."""
+    times = np.linspace(0.0, 30.0, 151) / speed
+    values = spread(attention, start, times, 1e-6)
+    inside = (values < 1e-4) & (values > 1e-7)
+    assert (inside.sum(0) > 5).all()
+    logs = np.log(values.clip(1e-300))
+    return np.array(
+        [-np.polyfit(times[inside[:, k]], logs[inside[:, k], k], 1)[0] for k in range(len(start))]
+    )
+
+
+@pytest.mark.parametrize(("beta", "normalised"), [(2.0, True), (1.0, False)])
+def test_in_dimension_n_every_start_converges_at_the_final_rate(beta, normalised):
+    """60 uniform starts, N = d = 5: each fitted rate within 1 % of 2, or of 2 e^beta (USA).
+
+    With causal attention token 1 closes at half the speed: every rate is below 0.75 of that.
+    """
+    rate = final_rate(5, beta, normalised)
+    start = uniform_start(5, 5, 60, seed=6)
+    slopes = fitted_slopes(SphereAttention(beta, normalised), start, 0.5 * rate)
+    np.testing.assert_allclose(slopes, rate, rtol=0.01)
+    causal = SphereAttention(beta, normalised, causal=True)
+    assert (fitted_slopes(causal, start[:10], 0.25 * rate) < 0.75 * rate).all()
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.2, 1.0])
+def test_small_beta_gives_one_cluster_on_the_circle(beta):
+    """All of 500 uniform starts of 5 tokens, d = 2, at time 100; with V = -I none."""
+    start = uniform_start(5, 2, 500, seed=3)
+    end = spread(SphereAttention(beta), start, [100.0], 1e-3)[0]
+    assert end.max() < 1e-4
+    apart = spread(SphereAttention(beta, repulsion=True), start[:50], [100.0], 1e-3)[0]
+    assert apart.min() > 0.5
+
+
+TURN, TIMES = 2.0 * math.pi, np.linspace(0.0, 1.0, 41)
+
+
+def assignment(x, y):
+    """Return W2^2 of as many points on the circle, and y in the order of x without wrapping."""
+    nearest = x[:, None] + (y - x[:, None] + math.pi) % TURN - math.pi
+    cost = (nearest - x[:, None]) ** 2
+    pairs = linear_sum_assignment(cost)
+    return cost[pairs].mean(), nearest[pairs]
+
+
+def kinetic(paths):
+    """Return int int |b|^2 of paths (time, N)."""
+    return ((np.diff(paths, axis=0) ** 2).mean(-1) / np.diff(TIMES)).sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_least_kinetic_energy_is_the_distance(seed):
+    """To 1e-12, also between any two times; every other pairing, turn, detour or pace costs more.
+
+    So twice the mean of the kinetic energy |b|^2 / 2 is W2^2, and the mean itself is not.
+    """
+    generator, time = np.random.default_rng(seed), TIMES[:, None]
+    x, y = generator.uniform(-math.pi, math.pi, (2, 12))
+    square, end = assignment(x, y)
+    path = x + time * (end - x)
+    assert kinetic(path) == pytest.approx(square, abs=1e-12)
+    steps = [assignment(a, b)[0] ** 0.5 for a, b in itertools.pairwise(path)]
+    np.testing.assert_allclose(steps, math.sqrt(square) / 40, atol=1e-9)
+    assert kinetic(x + time**2 * (end - x)) > 1.3 * square
+    assert kinetic(x + time * (end + TURN * np.eye(12)[0] - x)) > square + 0.1
+    for _ in range(50):
+        assert kinetic(x + time * (generator.permutation(end) - x)) >= square - 1e-12
+        detour = np.sin(math.pi * time) * generator.normal(size=12)
+        assert kinetic(path + detour) > square + 0.1
