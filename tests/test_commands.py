@@ -79,7 +79,7 @@ def test_bad_arguments_have_exit_status_2(words, tmp_path, monkeypatch):
     result = invoke(*words, *WRONG[words])
     assert result.exit_code == 2, result.output
     error = result.stderr[result.stderr.index("Error:") :]
-    # A file of a sweep may have several faults, each with a line of its own.
+    # A sweep file may have several faults, reported one per line.
     assert len(error.strip().splitlines()) == 1 or words == ("sweep", "run")
     assert "Traceback" not in result.output
 

@@ -133,7 +133,7 @@ def test_paths_are_seen_to_differ() -> None:
 
 @pytest.mark.parametrize("name", SINGULAR)
 def test_singular_starts(name: str) -> None:
-    """A row without a direction of its own has a zero column in every executor."""
+    """A row that depends on earlier rows has a zero column in every executor."""
     layer, run = [ATTENTIONS[0], MLPS[0]], {"samples": 20, "seed": 2}
     v0 = SINGULAR[name]
     assert_executors_agree(lambda: sa.simulate_chain(layer, v0, width=40, depth=20, **run))

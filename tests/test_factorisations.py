@@ -45,7 +45,7 @@ def test_rows_without_a_direction_of_their_own_have_a_zero_column(columns: int) 
 
 @pytest.mark.parametrize(("relative", "kept"), [(100.0, True), (30.0, False)])
 def test_the_level_of_a_pivot(relative: float, kept: bool) -> None:
-    """64 eps: a part of its own of 100 eps of a row is kept, of 30 eps is not; of any size."""
+    """A new component of 100 eps of a row is kept and one of 30 eps is not, at any scale."""
     eps = np.finfo(np.float64).eps
     root = np.zeros((64, 2, 3))
     root[:, 0, 0], root[:, 1, 0] = 1e-3, 1e5

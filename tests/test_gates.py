@@ -31,7 +31,7 @@ MEMBERS = {
 
 @pytest.mark.parametrize("name", ["SwiGLU", "shaped"])
 def test_the_chain_has_the_law_of_networks(name: str) -> None:
-    """Wrong twins: without the gate, and with another one."""
+    """Wrong variants: without the gate, and with another gate."""
     check_the_chain(*MEMBERS[name])
 
 

@@ -86,7 +86,7 @@ def lazy_and_dense(block: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_gradients_are_those_of_torch(name: str) -> None:
-    """Of every weight and of the tokens, two of which are equal."""
+    """Gradients of every weight and of the tokens; two tokens are equal."""
     ours, theirs = lazy_and_dense(BLOCKS[name])
     assert set(ours) == set(theirs)
     scale = max(float(x.abs().max()) for x in theirs.values())

@@ -7,6 +7,7 @@ its buffer, whose factors are known as well. `entrywise` has those that leave th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -60,7 +61,7 @@ class State:
         self.parameter.set(self.weight[0], self.of_rank(self.weight))
 
 
-class OneByOne:
+class OneByOne(ABC):
     """An optimiser that updates each parameter by itself, after all gradients are clipped."""
 
     lr: Rate
@@ -75,9 +76,9 @@ class OneByOne:
             for name, gradient in clipped(gradients, self.clip).items()
         }
 
+    @abstractmethod
     def update(self, state: State, gradient: Factors, rate: float) -> Float[Tensor, " B"]:
         """Update one parameter, and return the norm of that without any weight decay."""
-        raise NotImplementedError
 
     def _check_clip(self) -> None:
         if self.clip is not None:

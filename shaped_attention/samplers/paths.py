@@ -14,7 +14,7 @@ in a call, and applies both rules after each (`numerics.mover`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ from shaped_attention.samplers.steppers import (
     AnyStepper,
     Array,
     Mask,
+    SingleStepper,
+    SplitStepper,
     completed,
 )
 
@@ -129,7 +131,8 @@ class Paths:
         Paths that are outside the radius, or would overflow, stop here; both are then zero.
         """
         stepper, self.state = self.stepper, state
-        if stepper.stops_paths:
+        assert isinstance(stepper, SplitStepper)
+        if not isinstance(stepper, SingleStepper):
             return stepper.drift_and_noise(self, self.alive, point)
         now, where = point * self.spec.dt, stepper.xp.where
         self._stop_outside(self.alive, now)
@@ -162,8 +165,8 @@ class Paths:
             return moves
         return moves & (self.grid == self.grid[moves].min())
 
-    def step(self, moves: Mask) -> None:
-        """Take one step of the paths `moves`."""
+    def step(self, moved: Callable[[Paths, Any, Array, int], Any], moves: Mask) -> None:
+        """Take one step of the paths `moves`, to the states that `moved` returns."""
         stepper, clock, dt = self.stepper, self.stepper.clock, self.spec.dt
         point = int(self.grid[moves].min()) if self.spec.scheduled or not clock else 0
         moving = self.alive if moves.all() else self.alive & stepper.array(moves)
@@ -172,7 +175,7 @@ class Paths:
         self.largest[moves] = np.maximum(self.largest, speed)[moves]
         pieces = np.maximum(np.floor(self.left * (1.0 + speed) / dt + 0.5), 1.0)
         lengths, arrived = self.left / pieces, moves & (pieces == 1.0)
-        new = stepper.moved(self, moving, lengths, point)
+        new = moved(self, moving, lengths, point)
         if self.spec.width is None:
             moving = self._stop_overflowing(new, moving, now)
             if stepper.host_waits:

@@ -37,6 +37,11 @@ _PRECISION = 1e-13
 """Error per step, relative and absolute, of the equation for the cosine."""
 
 
+def _check(tokens: int, beta: float) -> None:
+    check_count("tokens", tokens, lowest=2)
+    check_beta(beta)
+
+
 @with_types
 def equiangular_field(
     cosine: ArrayLike, tokens: int, beta: float, normalised: bool = True
@@ -51,8 +56,7 @@ def equiangular_field(
     ValueError
         If an argument is outside its range.
     """
-    check_count("tokens", tokens, lowest=2)
-    check_beta(beta)
+    _check(tokens, beta)
     common = real_array(cosine, "cosine")
     if not ((common >= -1.0 / (tokens - 1) - 1e-12) & (common <= 1.0)).all():
         raise argument_error("cosine", "in [-1/(N-1), 1]", cosine)
@@ -98,8 +102,7 @@ def equiangular_cosine(
     ValueError
         If an argument is outside its range.
     """
-    check_count("tokens", tokens, lowest=2)
-    check_beta(beta)
+    _check(tokens, beta)
     check_finite("start", start)
     if not -1.0 / (tokens - 1) <= start <= 1.0:
         raise argument_error("start", "a cosine in [-1/(N-1), 1]", start)
@@ -137,8 +140,7 @@ def meeting_time(
         1 - delta.
     """
     check_inside("delta", delta)
-    check_count("tokens", tokens, lowest=2)
-    check_beta(beta)
+    _check(tokens, beta)
     if not -1.0 / (tokens - 1) < start < 1.0 - delta:
         raise argument_error("start", "a cosine above -1/(N-1) and below 1 - delta", start)
 
@@ -172,8 +174,7 @@ def final_rate(tokens: int, beta: float, normalised: bool = True, causal: bool =
     ValueError
         If there are fewer than two tokens, or `beta` is outside its range.
     """
-    check_count("tokens", tokens, lowest=2)
-    check_beta(beta)
+    _check(tokens, beta)
     return (1.0 if causal else 2.0) * (1.0 if normalised else math.exp(beta))
 
 

@@ -71,7 +71,7 @@ class Passage:
 
     @property
     def numbers(self) -> range:
-        """The numbers of the lines."""
+        """The line numbers of the passage."""
         return range(self.first, self.last + 1)
 
     def overlaps(self, other: Passage) -> bool:

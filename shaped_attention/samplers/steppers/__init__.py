@@ -68,9 +68,6 @@ class Stepper(ABC, Generic[X]):
     host_waits: bool = True
     """Whether it is known without waiting for a device which paths move."""
 
-    stops_paths = False
-    """Whether `drift_and_noise` stops paths that are outside, or would overflow."""
-
     largest_factor = LARGEST_FACTOR
     """Sum of absolute entries of a state at which a path of the limit stops."""
 
@@ -147,21 +144,9 @@ class Stepper(ABC, Generic[X]):
         """Return the states (count, groups, m, c) in which paths with given factors start."""
         return states
 
+    @abstractmethod
     def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
-        """Move paths towards a grid point; return whether the whole budget was used.
-
-        By default it is one step, to the states that `moved` returns.
-        """
-        paths.step(moves)
-        return False
-
-    def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:
-        """Return the states after a step from a grid point; rows that do not move are arbitrary."""
-        raise NotImplementedError
-
-    def drift_and_noise(self, paths: Paths, moving: X, point: int) -> tuple[X, X]:
-        """Return drift times step, and noise, apart, for integrators of the limit."""
-        raise NotImplementedError
+        """Move paths towards a grid point; return whether the whole budget was used."""
 
     def norms(self, paths: Paths, moving: X, least: float) -> X:
         """Return the Frobenius norms of V (rows,), or 0 where they are certainly below `least`."""
@@ -182,6 +167,27 @@ class Stepper(ABC, Generic[X]):
 
 AnyStepper: TypeAlias = Stepper[Any]
 """A stepper on arrays of either library, whose arrays have no type in common."""
+
+
+class SingleStepper(Stepper[X]):
+    """A stepper that takes one step in a call, for which `Paths` decides where paths stop."""
+
+    @abstractmethod
+    def moved(self, paths: Paths, moving: X, lengths: Array, point: int) -> X:
+        """Return the states after a step from a grid point; rows that do not move are arbitrary."""
+
+    def advance(self, paths: Paths, moves: Mask, end: int, budget: int) -> bool:
+        """Take one step."""
+        paths.step(self.moved, moves)
+        return False
+
+
+class SplitStepper(Stepper[X]):
+    """A stepper of the limit that gives drift and noise of a step, for integrators."""
+
+    @abstractmethod
+    def drift_and_noise(self, paths: Paths, moving: X, point: int) -> tuple[X, X]:
+        """Return drift times step, and noise."""
 
 
 class HostStepper(Stepper[Numpy]):

@@ -16,6 +16,8 @@ from shaped_attention.samplers.steppers import (
     HostStepper,
     Numpy,
     Rate,
+    SingleStepper,
+    SplitStepper,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def is_large(spec: Specification) -> bool:
     )
 
 
-class BlasStepper(HostStepper):
+class BlasStepper(HostStepper, SingleStepper[Numpy], SplitStepper[Numpy]):
     """Paths of large matrices or large layers.
 
     If `weights` are asked for, a step of the chain also writes the entropies (rows, heads, m) of

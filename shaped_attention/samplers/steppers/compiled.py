@@ -15,6 +15,7 @@ from shaped_attention.samplers.steppers import (
     HostStepper,
     Mask,
     Numpy,
+    SplitStepper,
 )
 
 if TYPE_CHECKING:
@@ -24,11 +25,10 @@ _BURST = 16
 """Steps by the clock after which the paths that still move are gathered again."""
 
 
-class BlockStepper(HostStepper):
+class BlockStepper(HostStepper, SplitStepper[Numpy]):
     """The chain, and the limit with a fixed step; a state is (blocks, entries of a path, lanes)."""
 
     name: ClassVar[str] = "compiled code"
-    stops_paths = True
 
     @cached_property
     def _code(self) -> Mover:

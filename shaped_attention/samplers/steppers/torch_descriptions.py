@@ -23,7 +23,8 @@ from shaped_attention.samplers.steppers import (
     Array,
     Numpy,
     Rate,
-    Stepper,
+    SingleStepper,
+    SplitStepper,
 )
 from shaped_attention.samplers.steps import Parts, chain_step, limit_step
 
@@ -38,7 +39,7 @@ _TOGETHER = 64
 """Rows of a batch on the CPU."""
 
 
-class TorchStepper(Stepper[Tensor]):
+class TorchStepper(SingleStepper[Tensor]):
     """A stepper on tensors of torch, whose states are factors (rows, groups, m, c).
 
     On the CPU a batch has a fixed number of rows, `size`: the order in which torch adds numbers can
@@ -100,7 +101,7 @@ class TorchStepper(Stepper[Tensor]):
         return torch.arange(paths.first, paths.first + len(paths.grid), device=self.device)
 
 
-class DescriptionStepper(TorchStepper):
+class DescriptionStepper(TorchStepper, SplitStepper[Tensor]):
     """The chain and the limit, by the descriptions of their blocks."""
 
     def bytes_of_one(self) -> float:
